@@ -1,7 +1,13 @@
 /** The public contract: what every transport is and does, on every host. Types only. */
-import type { TriedTransport, ZapError } from "../errors/index.ts";
-import type { Buffer, BufferAllocator } from "../memory/index.ts";
-import type { Limits, TlsOptions } from "../wire/settings.ts";
+import type { TriedTransport } from "../errors/index.ts";
+import type { BufferAllocator } from "../memory/index.ts";
+import type { CloseReport, Envelope, WireEvent, WireOptions, WireStats } from "../wire/contract.ts";
+
+export type { CloseReport, Envelope } from "../wire/contract.ts";
+/** The settings of a transport are those of its wire. */
+export type TransportOptions = WireOptions;
+export type TransportEvent = WireEvent;
+export type TransportStats = WireStats;
 
 /** The four transports, best first. */
 export const TRANSPORT_NAMES = ["gpudirect", "dpdk", "uma", "default"] as const;
@@ -15,79 +21,6 @@ export interface Capabilities {
   readonly zeroCopy: boolean;
   /** A floor for the one-way latency to expect of this wire, in microseconds. An order of magnitude, not a promise. */
   readonly minLatencyMicros: number;
-}
-
-/** One received message. */
-export interface Envelope {
-  /** Node id of the sender. */
-  readonly peer: string;
-  /**
-   * The whole ZAP message, header included. It may alias a larger receive buffer or GPU-visible memory: yours to read until
-   * `release()`; copy what you keep longer.
-   */
-  readonly message: Uint8Array;
-  /** The managed buffer that `message` lies in, or null where it lies on the heap. */
-  readonly buffer: Buffer | null;
-  /** Gives the memory back. A second call does nothing. */
-  release(): void;
-}
-
-/** Counters since the transport was opened; `queued...` are now. Bytes are message bytes, framing not counted. */
-export interface TransportStats {
-  readonly messagesIn: number;
-  readonly messagesOut: number;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  /** Accepted by `send`, not yet with the kernel or the NIC. */
-  readonly queuedOutMessages: number;
-  readonly queuedOutBytes: number;
-  /** Received, not yet taken by `recv`. */
-  readonly queuedInMessages: number;
-  readonly queuedInBytes: number;
-  /** `send` calls that wait for room or for a connection. */
-  readonly waitingSends: number;
-  /** `recv` calls that wait for a message. */
-  readonly waitingRecvs: number;
-  /** Established connections. */
-  readonly connections: number;
-  /** Connections that have not finished their handshake. */
-  readonly handshakes: number;
-  /** Received frames and connections turned away, by reason (low-cardinality names). */
-  readonly drops: Readonly<Record<string, number>>;
-  /** Messages whose `send` had resolved and that could not be delivered. */
-  readonly undelivered: number;
-}
-
-/** What happens on a transport beside messages. Delivered to `onEvent`, in order. */
-export type TransportEvent =
-  | { readonly type: "connected"; readonly peer: string; readonly address: string; readonly dialled: boolean }
-  | { readonly type: "disconnected"; readonly peer: string; readonly error: ZapError | null }
-  /** Something was lost or turned away. `peer` is the node id where it is known, else null. */
-  | { readonly type: "error"; readonly peer: string | null; readonly error: ZapError }
-  /** Envelopes that were collected without `release()`. */
-  | { readonly type: "unreleased"; readonly peer: string; readonly envelopes: number };
-
-export interface TransportOptions {
-  /** Who we are: 1 to 60 bytes of UTF-8. Default: a random one. */
-  readonly nodeId?: string;
-  /** Where peers may dial in: `host:port`, `[v6]:port`, `unix:/path`; port 0 takes a free one. Default: nowhere. */
-  readonly listen?: string | readonly string[];
-  /** Peers to stay connected with: node id to address. */
-  readonly peers?: Readonly<Record<string, string>>;
-  /** When given, only these node ids (and those in `peers`) may connect, and only these are dialled. */
-  readonly allow?: Iterable<string>;
-  /** TLS 1.3 with certificates on both sides. Without it, connections are plaintext. */
-  readonly tls?: TlsOptions;
-  readonly limits?: Partial<Limits>;
-  /** Called for every event, outside of any call into the transport's own state. It must not throw. */
-  readonly onEvent?: (event: TransportEvent) => void;
-}
-
-export interface CloseReport {
-  /** Messages whose `send` had resolved and that could not be flushed in time. */
-  readonly undelivered: number;
-  /** Messages that had been received and that nobody took with `recv`. */
-  readonly unread: number;
 }
 
 /** How a transport came to be chosen. */

@@ -1,0 +1,158 @@
+#!/usr/bin/env bun
+/** `zap-info`: what this host can do, and which transport `pick()` would open here. Opens no port and changes nothing. */
+import { parseArgs } from "node:util";
+import { probe, probeAll, resolveSelection, UnknownTransportError, VERSION, ZapError } from "../index.ts";
+import type { Probe, Selection } from "../index.ts";
+import { painter, wrap, type Output } from "./style.ts";
+import { shortcomings, table } from "./table.ts";
+
+const USAGE = `Usage: zap-info [--json | --check NAME]
+
+Shows which transports this host can run, what the others lack and how to mend
+that, and which one pick() opens here. It opens no port and changes nothing.
+
+  --json        print the same as one JSON object
+  --check NAME  say in one line whether the transport NAME is usable here
+  -h, --help    print this
+
+Settings: ZAP_TRANSPORT, ZAP_TRANSPORT_STRICT, ZAP_LIB_DIR, ZAP_DPDK_VDEV;
+NO_COLOR and FORCE_COLOR.
+
+Exit status: 0 fine, or NAME is usable; 1 the settings ask for what this host
+cannot do, or NAME is not usable; 2 a wrong option, or NAME is no transport.
+`;
+
+export interface Io {
+  readonly stdout: Output;
+  readonly stderr: Output;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Where the facts come from. Another one makes a host up. */
+export interface Sources {
+  readonly probe: (name: string) => Promise<Probe>;
+  readonly probeAll: () => Promise<readonly Probe[]>;
+}
+
+type Outcome = { readonly selection: Selection } | { readonly error: ZapError };
+
+/** Runs the command and resolves with its exit status. */
+export async function main(
+  argv: readonly string[],
+  io: Io = process,
+  sources: Sources = { probe, probeAll },
+): Promise<number> {
+  let options;
+  try {
+    options = parse(argv);
+  } catch (error) {
+    io.stderr.write(`zap-info: ${error instanceof Error ? error.message : String(error)}\n\n${USAGE}`);
+    return 2;
+  }
+  if (options.help) {
+    io.stdout.write(USAGE);
+    return 0;
+  }
+  if (options.check !== undefined) return check(options.check, io, sources);
+
+  const probes = await sources.probeAll();
+  const outcome = await resolve(probes, io);
+  io.stdout.write(options.json ? json(probes, outcome) : page(probes, outcome, io));
+  if ("selection" in outcome) return 0;
+  // What is missing stands on the page already; the first line says what went wrong.
+  const [summary] = outcome.error.message.split("\n");
+  io.stderr.write(`zap-info: ${summary} (${outcome.error.code})\n`);
+  return 1;
+}
+
+function parse(argv: readonly string[]) {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: {
+      json: { type: "boolean", default: false },
+      check: { type: "string" },
+      help: { type: "boolean", short: "h", default: false },
+    },
+  });
+  if (values.json && values.check !== undefined) throw new Error("--json and --check cannot go together");
+  return values;
+}
+
+async function check(name: string, io: Io, sources: Sources): Promise<number> {
+  try {
+    const { name: found, available, wire, memory, prerequisites } = await sources.probe(name);
+    const missing = prerequisites.filter((each) => !each.met).map((each) => each.name);
+    io.stdout.write(
+      available
+        ? `${found} is usable here: ${wire} over ${memory}\n`
+        : `${found} is not usable here; missing: ${missing.join(", ")}\n`,
+    );
+    return available ? 0 : 1;
+  } catch (error) {
+    if (!(error instanceof UnknownTransportError)) throw error;
+    io.stderr.write(`zap-info: ${error.message}\n`);
+    return 2;
+  }
+}
+
+async function resolve(probes: readonly Probe[], { env }: Io): Promise<Outcome> {
+  try {
+    return { selection: await resolveSelection(undefined, { env, probes }) };
+  } catch (error) {
+    if (error instanceof ZapError) return { error };
+    throw error;
+  }
+}
+
+function platform(): string {
+  return `${process.platform}-${process.arch}`;
+}
+
+function page(probes: readonly Probe[], outcome: Outcome, { stdout, env }: Io): string {
+  const paint = painter(stdout, env);
+  const selection = "selection" in outcome ? outcome.selection : null;
+  const lines = [
+    `${paint("bold", `@luxfi/zap ${VERSION}`)} on Bun ${Bun.version}, ${platform()}`,
+    "",
+    ...table(probes, selection?.name ?? null, paint),
+    ...probes.flatMap((each) => shortcomings(each, paint)),
+    "",
+  ];
+  if (selection) {
+    const verdict = wrap(`pick() resolves to ${selection.name} here: ${selection.reason}.`, 78);
+    lines.push(
+      ...verdict.map((text, at) => `${at === 0 ? paint("green", "→") : " "} ${paint("bold", text)}`),
+    );
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+function json(probes: readonly Probe[], outcome: Outcome): string {
+  const transports = probes.map(({ name, built, available, wire, memory, device, caps, prerequisites }) => ({
+    ...{ name, built, available, wire, memory, device, caps },
+    prerequisites: prerequisites.map(({ name, met, seen, fix }) => ({ name, met, seen, fix })),
+  }));
+  const facts = { version: VERSION, bun: Bun.version, platform: platform(), transports };
+  if ("error" in outcome) {
+    const { code, message } = outcome.error;
+    return `${JSON.stringify({ ...facts, picked: null, error: { code, message } }, null, 2)}\n`;
+  }
+  const { name, reason, tried } = outcome.selection;
+  return `${JSON.stringify({ ...facts, picked: { name, reason, tried } }, null, 2)}\n`;
+}
+
+if (import.meta.main) {
+  process.stdout.on("error", unwritten);
+  try {
+    process.exitCode = await main(process.argv.slice(2));
+  } catch (error) {
+    unwritten(error);
+  }
+}
+
+/** The reader may stop early (`zap-info | head`); that is no news to anybody. Anything else is. */
+function unwritten(error: unknown): void {
+  process.exitCode = 1;
+  if (error instanceof Error && "code" in error && error.code === "EPIPE") return;
+  process.stderr.write(`zap-info: ${error instanceof Error ? error.message : String(error)}\n`);
+}

@@ -1,0 +1,57 @@
+/** `pick`: opens the best transport that this host can really run, and says how it came to it. */
+import { NotAvailableError } from "../errors/index.ts";
+import type { Probe, Selection, Transport, TransportName, TransportOptions } from "./contract.ts";
+import { openDefault } from "./default.ts";
+import { isQuiet, logLine, type Env } from "./log.ts";
+import { probe } from "./probe.ts";
+import { resolveSelection } from "./resolve.ts";
+
+export interface PickOptions extends TransportOptions {
+  /** Fail with `NotAvailableError` where the preferred transport is not available. Default: `ZAP_TRANSPORT_STRICT`, else false. */
+  readonly strict?: boolean;
+  /** Default: the environment of the process. */
+  readonly env?: Env;
+}
+
+type Open = (options: TransportOptions, selection: Selection) => Promise<Transport>;
+
+/** How each transport is opened; a transport that has no entry here cannot be opened by this build. */
+const OPENERS: Partial<Record<TransportName, Open>> = { default: openDefault };
+
+let logged = false;
+
+/**
+ * Opens the best available transport. `preferred` falls back to `ZAP_TRANSPORT`; case and surrounding blanks do not matter; an
+ * empty name and `auto` mean best available. A preferred transport that is not available falls through to the next below it in
+ * rank, ending at `default`; what was tried and why it failed is in the result's `selection`.
+ *
+ * Rejects with `UnknownTransportError` (lists the known names), `NotAvailableError` (`strict`), `ConfigError` or `AddressError`
+ * (an option that cannot be used); nothing is left open. The first success of a process logs one line on standard error.
+ */
+export async function pick(preferred?: string, options: PickOptions = {}): Promise<Transport> {
+  const { strict, env = process.env, ...rest } = options;
+  const failed: Probe[] = [];
+  for (;;) {
+    const choice = { env, probes: failed, ...(strict === undefined ? {} : { strict }) };
+    const selection = await resolveSelection(preferred, choice);
+    const open = OPENERS[selection.name];
+    try {
+      if (open === undefined) throw new NotAvailableError(`this build cannot open ${selection.name}`);
+      const transport = await open(rest, selection);
+      announce(transport, env);
+      return transport;
+    } catch (error) {
+      if (!(error instanceof NotAvailableError) || selection.name === "default") throw error;
+      // The probe promised too much; go on as if it had said no.
+      const prerequisite = { name: "open", met: false, seen: error.message, fix: "" };
+      failed.push({ ...(await probe(selection.name)), available: false, caps: null, prerequisites: [prerequisite] });
+    }
+  }
+}
+
+function announce(transport: Transport, env: Env): void {
+  if (logged || isQuiet(env)) return;
+  logged = true;
+  const { name, reason, tried } = transport.selection;
+  logLine("info", "transport_picked", { transport: name, reason, tried, caps: transport.caps });
+}

@@ -1,0 +1,129 @@
+/** `dpdk`: a network device driven from user space, receiving into hugepages. Linux only. */
+import type { Prerequisite, Probe } from "../contract.ts";
+import * as hosts from "../host.ts";
+import type { Host, Hugepages, PciDevice } from "../host.ts";
+import { install } from "./packages.ts";
+import { dataPlane, met, missing, platformNeeded, row, shim } from "./prerequisite.ts";
+
+/** DPDK starts with about 24 MiB; packet buffers need room beside that. */
+const NEEDED_KIB = 64 * 1024;
+/** What we propose to reserve: 1024 pages of 2 MiB. */
+const PROPOSED_KIB = 2 * 1024 * 1024;
+/** A software device instead of a PCI one, in DPDK's own words: `net_memif0,role=client,...`. */
+const VDEV = "ZAP_DPDK_VDEV";
+
+/**
+ * Kernel drivers under which DPDK can drive a device. The first three hand it over; under mlx5_core it stays with the kernel as
+ * well, and binding such a device to vfio-pci would only make it useless.
+ */
+const READY_DRIVERS = new Set(["vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core"]);
+
+export async function probeDpdk(host: Host): Promise<Probe> {
+  const common = { name: "dpdk", wire: "dpdk", memory: "hugepages" } as const;
+  const plane = dataPlane("dpdk");
+  if (host.platform !== "linux") {
+    return row({ ...common, device: null, library: [plane], host: [platformNeeded(host, "Linux")] });
+  }
+  return row({
+    ...common,
+    device: device(host),
+    library: [plane, shim(host, "libzap_dpdk")],
+    host: [hugepages(host), libdpdk(host), port(host)],
+  });
+}
+
+function libdpdk(host: Host): Prerequisite {
+  const path = hosts.library(host, "librte_eal.so*");
+  if (path !== null) return met("libdpdk", path);
+  return missing("libdpdk", "not installed: no librte_eal.so", ...install(host, "libdpdk"));
+}
+
+function hugepages(host: Host): Prerequisite {
+  const name = "hugepages";
+  const sizes = hosts.hugepages(host);
+  const seen = sizes.map(describe).join(", ");
+  if (sizes.some((size) => size.free * size.kib >= NEEDED_KIB)) return met(name, seen);
+
+  // 2 MiB is the size that every x86 and most ARM kernels can still find at run time.
+  const size = sizes.find((candidate) => candidate.kib === 2048) ?? sizes[0];
+  if (size === undefined) {
+    return missing(
+      name,
+      "the kernel shows none in /sys/kernel/mm/hugepages",
+      "Needs a kernel with CONFIG_HUGETLBFS, and /sys readable from here.",
+    );
+  }
+  const pages = size.total + Math.ceil(PROPOSED_KIB / size.kib);
+  return missing(
+    name,
+    `${seen}; needed: ${NEEDED_KIB / 1024} MiB free in one size`,
+    `echo ${pages} | sudo tee /sys/kernel/mm/hugepages/hugepages-${size.kib}kB/nr_hugepages`,
+  );
+}
+
+function describe({ kib, total, free }: Hugepages): string {
+  const size =
+    kib >= 1024 * 1024 ? `${kib / (1024 * 1024)} GiB` : kib >= 1024 ? `${kib / 1024} MiB` : `${kib} KiB`;
+  return `${free} of ${total} pages of ${size} free`;
+}
+
+function port(host: Host): Prerequisite {
+  const name = "port";
+  const vdev = configuredVdev(host);
+  if (vdev !== null) {
+    if (isVdev(vdev)) return met(name, `${VDEV}=${vdev}`);
+    return missing(
+      name,
+      `${VDEV} is ${JSON.stringify(vdev)}, which names no network device of DPDK's`,
+      `export ${VDEV}=net_memif0`,
+    );
+  }
+  const devices = hosts.pciDevices(host, hosts.PCI_NETWORK);
+  const ready = devices.filter(isReady);
+  if (ready.length > 0) return met(name, ready.map(label).join(", "));
+  return missing(
+    name,
+    `no network device is bound to vfio-pci, and ${VDEV} is not set`,
+    ...portFix(host, devices),
+  );
+}
+
+function portFix(host: Host, devices: readonly PciDevice[]): string[] {
+  if (devices.length === 0) {
+    return [
+      "Needs a network device on the PCI bus; a software device will do to try it out:",
+      `export ${VDEV}=net_memif0`,
+    ];
+  }
+  const driver = hosts.hasModule(host, "vfio-pci") ? [] : ["sudo modprobe vfio-pci"];
+  // Never name a device that carries traffic: whoever pastes the command may be logged in through it.
+  const spare = devices.find((each) => each.interfaces.every((name) => !hosts.interfaceInUse(host, name)));
+  if (spare) return [...driver, `sudo dpdk-devbind.py --bind=vfio-pci ${spare.address}`];
+  return [
+    ...driver,
+    "sudo dpdk-devbind.py --bind=vfio-pci <PCI address>",
+    "Take a device that you can spare: the system loses it, and with it every connection it carries.",
+  ];
+}
+
+function device(host: Host): string | null {
+  const vdev = configuredVdev(host);
+  if (vdev !== null) return isVdev(vdev) ? (vdev.split(",")[0] ?? vdev) : null;
+  return hosts.pciDevices(host, hosts.PCI_NETWORK).find(isReady)?.address ?? null;
+}
+
+function configuredVdev(host: Host): string | null {
+  return host.env[VDEV]?.trim() || null;
+}
+
+function isVdev(value: string): boolean {
+  return /^net_[a-z0-9_]+(,|$)/.test(value);
+}
+
+function isReady({ driver }: PciDevice): boolean {
+  return driver !== null && READY_DRIVERS.has(driver);
+}
+
+function label({ address, driver }: PciDevice): string {
+  return `${address} (${driver})`;
+}

@@ -1,0 +1,145 @@
+/** Outbound connections: attempts, their deadlines, and the pauses between them. */
+import { HandshakeError, LimitError, PeerUnreachableError, TimeoutError, ZapError } from "../../errors/index.ts";
+import { parseAddress } from "./address.ts";
+import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
+import type { Hub } from "./hub.ts";
+import type { Peer } from "./peer.ts";
+import type { BunTls } from "./tls.ts";
+
+/** With somebody waiting, a lost peer is tried again at least this often, milliseconds. */
+const WANTED_DIAL_MILLIS = 1_000;
+
+/** One attempt to reach an address. */
+export interface Dial {
+  readonly address: string;
+  /** Who must answer; null where the address is all that is known. */
+  readonly expected: string | null;
+  readonly connection: Connection;
+  /** Our hello is out and not answered: the far end may be dialling us at this moment. */
+  helloSent: boolean;
+  settled: boolean;
+  readonly settle: (outcome: Peer | ZapError) => void;
+}
+
+export type SocketHandlers = Bun.SocketHandler<Connection>;
+
+export class Dialler {
+  /** Attempts that have not come to an end. */
+  readonly dials = new Set<Dial>();
+  private readonly hub: Hub;
+  private readonly tls: BunTls | null;
+  private readonly owner: ConnectionOwner;
+  private readonly handlers: SocketHandlers;
+
+  constructor(hub: Hub, tls: BunTls | null, owner: ConnectionOwner, handlers: SocketHandlers) {
+    this.hub = hub;
+    this.tls = tls;
+    this.owner = owner;
+    this.handlers = handlers;
+  }
+
+  /** Starts an attempt. `settle` is called exactly once, never from inside this call. */
+  dial(address: string, expected: string | null, settle: (outcome: Peer | ZapError) => void): Dial | null {
+    const { hub } = this;
+    if (hub.connections.size >= hub.limits.connections) {
+      const text = `${address}: not dialled, there are ${hub.connections.size} connections (limits.connections)`;
+      queueMicrotask(() => settle(new LimitError(text)));
+      return null;
+    }
+    const connection = new Connection(hub, this.owner, false, address, this.tls !== null);
+    const dial: Dial = { address, expected, connection, helloSent: false, settled: false, settle };
+    this.dials.add(dial);
+    this.open(dial).catch((cause: unknown) => {
+      this.finish(dial, new PeerUnreachableError(`${address}: ${causeText(cause)}`, { cause }));
+      connection.gone(null);
+    });
+    return dial;
+  }
+
+  private async open(dial: Dial): Promise<void> {
+    const target = parseAddress(dial.address);
+    const common = {
+      data: dial.connection,
+      socket: this.handlers,
+      allowHalfOpen: true,
+      ...(this.tls === null ? {} : { tls: this.tls as unknown as Bun.TLSOptions }),
+    };
+    if (target.kind === "unix") await Bun.connect<Connection>({ ...common, unix: target.path });
+    else await Bun.connect<Connection>({ ...common, hostname: target.host, port: target.port });
+  }
+
+  of(connection: Connection): Dial | undefined {
+    if (connection.inbound) return undefined;
+    for (const dial of this.dials) if (dial.connection === connection) return dial;
+    return undefined;
+  }
+
+  /** The kernel has connected. An attempt that nobody wants any more ends here. */
+  opened(connection: Connection, socket: WireSocket): void {
+    const dial = this.of(connection);
+    if (dial === undefined || dial.settled) socket.terminate();
+  }
+
+  finish(dial: Dial, outcome: Peer | ZapError): void {
+    this.dials.delete(dial);
+    if (dial.settled) return;
+    dial.settled = true;
+    dial.settle(outcome);
+  }
+
+  /**
+   * Gives an attempt up. One that the kernel is still connecting cannot be called off; it stays on the books until the kernel
+   * is done with it and is then dropped.
+   */
+  abandon(dial: Dial, error: ZapError): void {
+    if (dial.settled) return;
+    dial.settled = true;
+    dial.settle(error);
+    if (dial.connection.socket !== null) {
+      this.dials.delete(dial);
+      dial.connection.end();
+    }
+  }
+
+  /** The connection of an attempt ended before its hello was answered. */
+  lost(dial: Dial, error: ZapError | null): void {
+    const text =
+      `${dial.address} closed the connection before it answered the handshake: ` +
+      "it does not allow this node, or is connected with it already, or is no ZAP node";
+    this.finish(dial, error ?? new HandshakeError(text));
+  }
+
+  /** Calls off every attempt. */
+  close(error: ZapError): void {
+    for (const dial of [...this.dials]) this.abandon(dial, error);
+  }
+
+  /** Dials a peer whose address is known, unless that is under way, done, or not due yet. */
+  keepUp(peer: Peer, now: number): void {
+    if (peer.address === null || peer.connection !== null || peer.dialling || this.hub.closing) return;
+    const wanted = peer.waiting > 0 || peer.outbox.messages > 0;
+    if (!peer.configured && !wanted) return;
+    if (now < peer.nextDialAt) return;
+    peer.dialling = true;
+    this.dial(peer.address, peer.id, (outcome) => {
+      peer.dialling = false;
+      if (!(outcome instanceof ZapError)) return;
+      // Said once per cause: a peer that stays away must not fill the log.
+      if (peer.fault?.message !== outcome.message && outcome.code !== "ERR_ZAP_CLOSED") this.hub.fault(peer.id, outcome);
+      peer.fault = outcome;
+      peer.nextDialAt = performance.now() + this.backoff(peer);
+    });
+  }
+
+  /** Exponential, with jitter over its upper half, so that many peers of a node that comes back do not come at once. */
+  backoff(peer: Peer): number {
+    const { reconnectMinMillis, reconnectMaxMillis } = this.hub.limits;
+    const full = Math.min(reconnectMaxMillis, reconnectMinMillis * 2 ** Math.min(peer.attempts++, 30));
+    const capped = peer.waiting > 0 ? Math.min(full, Math.max(reconnectMinMillis, WANTED_DIAL_MILLIS)) : full;
+    return capped * (0.5 + Math.random() / 2);
+  }
+
+  timeout(address: string, millis: number): TimeoutError {
+    return new TimeoutError(`${address} was not reached within ${millis} ms`);
+  }
+}

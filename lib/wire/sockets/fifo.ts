@@ -1,0 +1,59 @@
+/** A first-in first-out queue over a ring: constant time at both ends, and no slot keeps what was taken. */
+export class Fifo<T> {
+  length = 0;
+  private ring: (T | undefined)[];
+  private head = 0;
+
+  constructor() {
+    this.ring = new Array<T | undefined>(16).fill(undefined);
+  }
+
+  push(item: T): void {
+    const { ring } = this;
+    if (this.length === ring.length) this.resize(ring.length * 2);
+    this.ring[(this.head + this.length) & (this.ring.length - 1)] = item;
+    this.length++;
+  }
+
+  peek(): T | undefined {
+    return this.ring[this.head];
+  }
+
+  last(): T | undefined {
+    return this.length === 0 ? undefined : this.ring[(this.head + this.length - 1) & (this.ring.length - 1)];
+  }
+
+  shift(): T | undefined {
+    if (this.length === 0) return undefined;
+    const item = this.ring[this.head];
+    this.ring[this.head] = undefined;
+    this.head = (this.head + 1) & (this.ring.length - 1);
+    this.length--;
+    // A burst must not pin its peak size for ever.
+    if (this.length === 0 && this.ring.length > 4_096) this.resize(16);
+    return item;
+  }
+
+  /** Removes one item wherever it stands; false where it is not there. Linear: for the rare path (aborts). */
+  remove(item: T): boolean {
+    const rest = this.drain();
+    const at = rest.indexOf(item);
+    if (at >= 0) rest.splice(at, 1);
+    for (const one of rest) this.push(one);
+    return at >= 0;
+  }
+
+  /** Takes everything out, in order. */
+  drain(): T[] {
+    const items: T[] = [];
+    while (this.length > 0) items.push(this.shift() as T);
+    return items;
+  }
+
+  private resize(size: number): void {
+    const ring = new Array<T | undefined>(size).fill(undefined);
+    for (let i = 0; i < this.length; i++) ring[i] = this.ring[(this.head + i) & (this.ring.length - 1)];
+    this.ring = ring;
+    this.head = 0;
+  }
+}

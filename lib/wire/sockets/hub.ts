@@ -1,0 +1,149 @@
+/** What the parts of one sockets wire share: settings, queues, counters, events, and the bounds over all connections. */
+import type { ZapError } from "../../errors/index.ts";
+import type { WireEvent } from "../contract.ts";
+import type { Limits } from "../settings.ts";
+import type { Connection } from "./connection.ts";
+import { Inbox } from "./inbox.ts";
+import { OutboxPool } from "./outbox.ts";
+import type { Peer } from "./peer.ts";
+
+/** Why a connection is not being read. Several may hold at once. */
+export const PAUSE_PEER_QUEUE = 1;
+export const PAUSE_TOTAL_QUEUE = 2;
+export const PAUSE_HELD = 4;
+export const PAUSE_RESERVE = 8;
+
+export class Hub {
+  readonly nodeId: string;
+  readonly limits: Limits;
+  /** Message versions to take; undefined for the one of this library. */
+  readonly versions: readonly number[] | undefined;
+  readonly inbox: Inbox;
+  readonly pool = new OutboxPool();
+  /** Every connection there is, whatever its state. */
+  readonly connections = new Set<Connection>();
+  /** Peers whose messages wait for room that other peers' messages take. */
+  readonly crowdedOut = new Set<Peer>();
+  readonly drops: Record<string, number> = {};
+  messagesIn = 0;
+  messagesOut = 0;
+  bytesIn = 0;
+  bytesOut = 0;
+  undelivered = 0;
+  /** Messages that came after `close()` had begun. */
+  discarded = 0;
+  closing = false;
+
+  private readonly onEvent: (event: WireEvent) => void;
+  private readonly events: WireEvent[] = [];
+  private reservedBytes = 0;
+  private readonly reserveQueue = new Set<Connection>();
+  private totalPaused = false;
+
+  constructor(
+    nodeId: string,
+    limits: Limits,
+    versions: readonly number[] | undefined,
+    onEvent: (event: WireEvent) => void,
+  ) {
+    this.nodeId = nodeId;
+    this.limits = limits;
+    this.versions = versions;
+    this.onEvent = onEvent;
+    this.inbox = new Inbox((count) => {
+      this.emit({ type: "unreleased", peer: count.peerId, envelopes: count.held });
+    });
+  }
+
+  /** Reports an event, in order, after the code that noticed it has finished. */
+  emit(event: WireEvent): void {
+    if (this.events.push(event) > 1) return;
+    queueMicrotask(() => {
+      for (let i = 0; i < this.events.length; i++) {
+        const next = this.events[i];
+        try {
+          if (next !== undefined) this.onEvent(next);
+        } catch (error) {
+          // A listener's bug is its own; it must neither stop the wire nor vanish.
+          reportError(error);
+        }
+      }
+      this.events.length = 0;
+    });
+  }
+
+  fault(peer: string | null, error: ZapError): void {
+    this.emit({ type: "error", peer, error });
+  }
+
+  drop(reason: string): void {
+    this.drops[reason] = (this.drops[reason] ?? 0) + 1;
+  }
+
+  /**
+   * Grants memory for one large frame. Always grants the first, so that a frame larger than the whole budget still passes
+   * alone; a connection that is refused is called again when there is room, in order of asking.
+   */
+  reserve(connection: Connection, bytes: number): boolean {
+    const held = this.inbox.queuedBytes + this.reservedBytes;
+    if (this.reservedBytes > 0 && held + bytes > this.limits.totalQueueBytes) {
+      this.reserveQueue.add(connection);
+      connection.pause(PAUSE_RESERVE);
+      return false;
+    }
+    this.reserveQueue.delete(connection);
+    this.reservedBytes += bytes;
+    return true;
+  }
+
+  unreserve(bytes: number): void {
+    if (bytes === 0) return;
+    this.reservedBytes -= bytes;
+    // The next in line asks again from its own turn of the loop: this may be deep in another connection's reading.
+    if (this.reserveQueue.size > 0) queueMicrotask(() => this.retryReserve());
+  }
+
+  forget(connection: Connection): void {
+    this.connections.delete(connection);
+    this.reserveQueue.delete(connection);
+  }
+
+  private retryReserve(): void {
+    for (const connection of this.reserveQueue) {
+      this.reserveQueue.delete(connection);
+      connection.unpause(PAUSE_RESERVE);
+      // Refused again: everybody behind it waits too, so that nobody is overtaken for ever.
+      if (this.reserveQueue.has(connection)) return;
+    }
+  }
+
+  /** Called when queued messages have gone out. */
+  readmit(): void {
+    if (this.pool.queuedBytes > this.limits.totalQueueBytes / 2) return;
+    const peers = [...this.crowdedOut];
+    this.crowdedOut.clear();
+    queueMicrotask(() => {
+      for (const peer of peers) {
+        peer.admit();
+        peer.flush();
+      }
+    });
+  }
+
+  /** Called when something was queued. */
+  checkTotal(): void {
+    if (this.totalPaused || this.closing) return;
+    if (this.inbox.queuedBytes < this.limits.totalQueueBytes) return;
+    this.totalPaused = true;
+    for (const connection of this.connections) connection.pause(PAUSE_TOTAL_QUEUE);
+  }
+
+  /** Called when something was taken. */
+  taken(): void {
+    if (this.totalPaused && this.inbox.queuedBytes <= this.limits.totalQueueBytes / 2) {
+      this.totalPaused = false;
+      for (const connection of this.connections) connection.unpause(PAUSE_TOTAL_QUEUE);
+    }
+    if (this.reserveQueue.size > 0) this.retryReserve();
+  }
+}

@@ -1,0 +1,335 @@
+/**
+ * Messages in, bytes out: one peer's frames on their way to the kernel, in order.
+ *
+ * Small messages are copied into blocks, so that many share one system call. Large ones are written straight from the
+ * caller's memory and settle when the last byte is with the kernel. A segment is a block or a large message.
+ *
+ * When a connection is lost, `rewind` goes back to the first frame that was not wholly handed to the kernel: the far end
+ * throws a cut frame away, so sending that frame again on the next connection duplicates nothing.
+ */
+import { Fifo } from "./fifo.ts";
+
+const PREFIX_BYTES = 4;
+/** Messages above this go straight from the caller's memory. */
+const DIRECT_BYTES_MIN = 128 * 1024;
+const BLOCK_BYTES = 256 * 1024;
+/** What a quiet peer starts with. */
+const SMALL_BLOCK_BYTES = 16 * 1024;
+const BLOCKS_KEPT = 16;
+
+/** The `send` call behind a large message. */
+export interface Settle {
+  done(): void;
+  failed(error: Error): void;
+}
+
+interface Segment {
+  bytes: Uint8Array;
+  start: number;
+  end: number;
+  /** Messages that end in this segment. */
+  messages: number;
+  readonly kind: "block" | "direct" | "control";
+  /** A frame boundary at or before `start`; for `direct`, where the part that the preceding block does not hold begins. */
+  first: number;
+  settle: Settle | null;
+}
+
+/** Blocks and byte counts that all peers of a node share. */
+export class OutboxPool {
+  /** Bytes queued over all peers. */
+  queuedBytes = 0;
+  private readonly blocks: Uint8Array[] = [];
+
+  block(large: boolean): Uint8Array {
+    if (!large) return new Uint8Array(SMALL_BLOCK_BYTES);
+    return this.blocks.pop() ?? new Uint8Array(BLOCK_BYTES);
+  }
+
+  recycle(block: Uint8Array): void {
+    if (block.length === BLOCK_BYTES && this.blocks.length < BLOCKS_KEPT) this.blocks.push(block);
+  }
+}
+
+/** What of a Bun socket this file uses. Takes part of the data; returns how much, or a negative number when it is closed. */
+export interface ByteSink {
+  write(bytes: Uint8Array, offset: number, length: number): number;
+}
+
+export type WriteResult = "drained" | "blocked" | "gone";
+
+export class Outbox {
+  /** Framed bytes not yet with the kernel. */
+  bytes = 0;
+  /** Messages not wholly with the kernel. */
+  messages = 0;
+  private readonly pool: OutboxPool;
+  private readonly segments = new Fifo<Segment>();
+  /** The block that the next small message may be added to. */
+  private tail: Segment | null = null;
+  private busy = false;
+
+  constructor(pool: OutboxPool) {
+    this.pool = pool;
+  }
+
+  /** Copies a small message in. The caller may reuse its bytes at once. */
+  append(message: Uint8Array): void {
+    const need = PREFIX_BYTES + message.length;
+    const tail = this.room(need);
+    const { bytes, end } = tail;
+    putLength(bytes, end, message.length);
+    bytes.set(message, end + PREFIX_BYTES);
+    tail.end = end + need;
+    tail.messages++;
+    this.messages++;
+    this.count(need);
+  }
+
+  static isDirect(message: Uint8Array): boolean {
+    return message.length > DIRECT_BYTES_MIN;
+  }
+
+  /** Queues a large message by reference. `settle` hears of it when its last byte is with the kernel. */
+  appendDirect(message: Uint8Array, settle: Settle): void {
+    // The length and the first bytes ride with what is queued already: no system call for four bytes.
+    const tail = this.room(SMALL_BLOCK_BYTES);
+    const first = SMALL_BLOCK_BYTES - PREFIX_BYTES;
+    putLength(tail.bytes, tail.end, message.length);
+    tail.bytes.set(message.subarray(0, first), tail.end + PREFIX_BYTES);
+    tail.end += SMALL_BLOCK_BYTES;
+    this.segments.push({ bytes: message, start: first, end: message.length, messages: 1, kind: "direct", first, settle });
+    this.tail = null;
+    this.messages++;
+    this.count(PREFIX_BYTES + message.length);
+  }
+
+  /** Queues a framed control frame. It belongs to this connection alone and is forgotten by `rewind`. */
+  appendControl(frame: Uint8Array, settle: Settle): void {
+    this.segments.push({ bytes: frame, start: 0, end: frame.length, messages: 0, kind: "control", first: 0, settle });
+    this.tail = null;
+    this.count(frame.length);
+  }
+
+  /** Writes what the socket takes. `sent` is called with the number of messages that went out whole. */
+  write(socket: ByteSink, sent: (messages: number) => void): WriteResult {
+    for (;;) {
+      const segment = this.segments.peek();
+      if (segment === undefined) return "drained";
+      const length = segment.end - segment.start;
+      const written = length === 0 ? 0 : socket.write(segment.bytes, segment.start, length);
+      if (written < 0) return "gone";
+      segment.start += written;
+      this.count(-written);
+      if (written < length) return "blocked";
+      this.finish(segment, sent);
+    }
+  }
+
+  private finish(segment: Segment, sent: (messages: number) => void): void {
+    this.segments.shift();
+    this.messages -= segment.messages;
+    if (segment === this.tail) this.tail = null;
+    if (segment.kind === "block") {
+      if (this.segments.length === 0) this.busy = segment.end > SMALL_BLOCK_BYTES / 2;
+      this.pool.recycle(segment.bytes);
+    }
+    if (segment.messages > 0) sent(segment.messages);
+    segment.settle?.done();
+  }
+
+  /** Takes a large message back out, if none of it is with the kernel yet. Its frame in the preceding block goes too. */
+  retract(settle: Settle): boolean {
+    const all = this.segments.drain();
+    const at = all.findIndex((segment) => segment.settle === settle);
+    const direct = all[at];
+    const block = all[at - 1];
+    let retracted = false;
+    if (direct !== undefined && block !== undefined && direct.start === direct.first) {
+      const frameStart = block.end - PREFIX_BYTES - direct.first;
+      if (block.start <= frameStart) {
+        block.end = frameStart;
+        this.messages--;
+        this.count(-(PREFIX_BYTES + direct.bytes.length));
+        all.splice(at, 1);
+        retracted = true;
+      }
+    }
+    for (const segment of all) this.segments.push(segment);
+    return retracted;
+  }
+
+  /** A large message that can no longer be taken back is copied, so that its sender gets the bytes back at once. */
+  detach(settle: Settle): void {
+    const all = this.segments.drain();
+    for (const segment of all) {
+      if (segment.settle === settle) {
+        segment.bytes = segment.bytes.slice();
+        segment.settle = null;
+        settle.done();
+      }
+      this.segments.push(segment);
+    }
+  }
+
+  /**
+   * After a loss: forgets control frames and goes back to the start of the frame that was cut. `sent` is called with the
+   * number of messages that had gone out whole from a block that had not.
+   */
+  rewind(sent: (messages: number) => void): void {
+    const all: Segment[] = [];
+    for (const segment of this.segments.drain()) {
+      if (segment.kind !== "control") all.push(segment);
+      else segment.settle?.done();
+    }
+    this.tail = null;
+    for (const [index, segment] of all.entries()) {
+      if (segment.kind === "block") {
+        const boundary = frameStart(segment, segment.start);
+        const whole = boundary.messages;
+        segment.start = boundary.at;
+        segment.first = boundary.at;
+        segment.messages -= whole;
+        this.messages -= whole;
+        if (whole > 0) sent(whole);
+        this.segments.push(segment);
+      } else {
+        // Its length and first bytes were in the block before it: gone with that block unless it is still here.
+        const before = all[index - 1];
+        segment.start = segment.first;
+        if (before === undefined || before.kind !== "block") {
+          const head = new Uint8Array(PREFIX_BYTES + segment.first);
+          putLength(head, 0, segment.bytes.length);
+          head.set(segment.bytes.subarray(0, segment.first), PREFIX_BYTES);
+          const kind = "block";
+          this.segments.push({ bytes: head, start: 0, end: head.length, messages: 0, kind, first: 0, settle: null });
+        }
+        this.segments.push(segment);
+      }
+    }
+    this.recount();
+  }
+
+  /**
+   * For a connection that is retired while it works: takes out the rest of the frame that was cut, to be finished there, and
+   * leaves everything after it for the next connection. Control frames go with it.
+   */
+  cut(sent: (messages: number) => void): Uint8Array | null {
+    const head = this.segments.peek();
+    let rest: Uint8Array | null = null;
+    if (head?.kind === "block") {
+      const boundary = frameStart(head, head.start);
+      if (boundary.at < head.start) {
+        const length = PREFIX_BYTES + getLength(head.bytes, boundary.at);
+        const frameEnd = boundary.at + length;
+        rest = head.bytes.slice(head.start, Math.min(frameEnd, head.end));
+        if (frameEnd > head.end) {
+          const direct = this.segments.drain();
+          direct.shift();
+          const large = direct.shift();
+          for (const segment of direct) this.segments.push(segment);
+          if (large !== undefined) rest = concat(rest, large.bytes.subarray(large.first));
+          this.messages -= head.messages + 1;
+          sent(head.messages + 1);
+          large?.settle?.done();
+        } else {
+          const whole = boundary.messages + 1;
+          head.start = frameEnd;
+          head.first = frameEnd;
+          head.messages -= whole;
+          this.messages -= whole;
+          sent(whole);
+        }
+      }
+    } else if (head !== undefined && head.start > head.first) {
+      rest = head.bytes.slice(head.start, head.end);
+      this.segments.shift();
+      this.messages -= head.messages;
+      if (head.messages > 0) sent(head.messages);
+      head.settle?.done();
+    } else if (head?.kind === "direct") {
+      // The block with its prefix is out: the frame has begun.
+      rest = head.bytes.slice(head.start, head.end);
+      this.segments.shift();
+      this.messages--;
+      sent(1);
+      head.settle?.done();
+    }
+    this.rewind(sent);
+    return rest;
+  }
+
+  /**
+   * Empties it. Large messages whose `send` still waits are failed with `error`; returns how many messages were lost whose
+   * `send` had resolved.
+   */
+  clear(error: Error): number {
+    let lost = this.messages;
+    for (const segment of this.segments.drain()) {
+      if (segment.kind === "direct" && segment.settle !== null) lost--;
+      segment.settle?.failed(error);
+    }
+    this.tail = null;
+    this.messages = 0;
+    this.count(-this.bytes);
+    return lost;
+  }
+
+  /** A block with room for `need` bytes at its end. */
+  private room(need: number): Segment {
+    const { tail } = this;
+    if (tail !== null && tail.end + need <= tail.bytes.length) return tail;
+    if (tail !== null) this.busy = true;
+    const bytes = this.pool.block(this.busy || need > SMALL_BLOCK_BYTES);
+    const segment: Segment = { bytes, start: 0, end: 0, messages: 0, kind: "block", first: 0, settle: null };
+    this.segments.push(segment);
+    this.tail = segment;
+    return segment;
+  }
+
+  private count(bytes: number): void {
+    this.bytes += bytes;
+    this.pool.queuedBytes += bytes;
+  }
+
+  private recount(): void {
+    let bytes = 0;
+    const all = this.segments.drain();
+    for (const segment of all) {
+      bytes += segment.end - segment.start;
+      this.segments.push(segment);
+    }
+    this.count(bytes - this.bytes);
+  }
+}
+
+/** The start of the frame that byte `position` of a block falls into, and how many whole frames lie before it. */
+function frameStart(block: Segment, position: number): { at: number; messages: number } {
+  let at = block.first;
+  let messages = 0;
+  while (at < position) {
+    const next = at + PREFIX_BYTES + getLength(block.bytes, at);
+    if (next > position) break;
+    at = next;
+    messages++;
+  }
+  return { at, messages };
+}
+
+function putLength(bytes: Uint8Array, at: number, length: number): void {
+  bytes[at] = length;
+  bytes[at + 1] = length >>> 8;
+  bytes[at + 2] = length >>> 16;
+  bytes[at + 3] = length >>> 24;
+}
+
+function getLength(bytes: Uint8Array, at: number): number {
+  return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
+}
+
+function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
+  const both = new Uint8Array(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}

@@ -1,0 +1,234 @@
+/** One remote node: the connection it is reached by, the frames on their way to it, and the `send` calls that wait. */
+import {
+  AbortedError,
+  ClosedError,
+  PeerUnreachableError,
+  UndeliveredError,
+  type ZapError,
+} from "../../errors/index.ts";
+import type { Connection } from "./connection.ts";
+import { Fifo } from "./fifo.ts";
+import type { Hub } from "./hub.ts";
+import { Outbox, type Settle } from "./outbox.ts";
+
+/** Resolved already: a `send` that was handed over at once allocates nothing. */
+const DONE = Promise.resolve();
+
+interface SendWaiter {
+  readonly message: Uint8Array;
+  readonly queuedAt: number;
+  readonly settle: Settle;
+}
+
+export class Peer {
+  readonly id: string;
+  readonly hub: Hub;
+  readonly outbox: Outbox;
+  /** Where to dial it; null where it can only dial us. */
+  address: string | null = null;
+  /** Named in the configuration: dialled again whenever it is lost. */
+  configured = false;
+  /** The connection that messages go out on; others of the same peer are held or retiring. */
+  connection: Connection | null = null;
+  /** `connection` is there and may be sent on. */
+  ready = false;
+  /** Why it was last not reachable. */
+  fault: ZapError | null = null;
+  /** Since when it has not been ready, milliseconds of `performance.now()`. */
+  downSince = performance.now();
+  /** Dial attempts since it was last connected, and when the next is due. */
+  attempts = 0;
+  nextDialAt = 0;
+  dialling = false;
+  private readonly waiters = new Fifo<SendWaiter>();
+  private blocked = false;
+  /** `connect` calls that learnt this peer's id from a duplicate answer and wait for the first connection. */
+  readonly connectWaiters = new Set<(error: ZapError | null) => void>();
+
+  constructor(id: string, hub: Hub) {
+    this.id = id;
+    this.hub = hub;
+    this.outbox = new Outbox(hub.pool);
+  }
+
+  get waiting(): number {
+    return this.waiters.length;
+  }
+
+  /** Whether the wire may forget that it ever heard of this peer. */
+  get forgettable(): boolean {
+    return (
+      this.connection === null &&
+      this.address === null &&
+      !this.dialling &&
+      this.waiters.length === 0 &&
+      this.outbox.messages === 0 &&
+      this.connectWaiters.size === 0
+    );
+  }
+
+  /** A message larger than a limit passes alone. */
+  private hasRoom(length: number): boolean {
+    const { outbox, hub } = this;
+    const { queuedBytes } = hub.pool;
+    if (outbox.bytes > 0 && outbox.bytes + length > hub.limits.sendQueueBytes) return false;
+    if (queuedBytes === 0 || queuedBytes + length <= hub.limits.totalQueueBytes) return true;
+    hub.crowdedOut.add(this);
+    return false;
+  }
+
+  /** The fast path of `send`: takes the message if that needs no waiting. Null where it does. */
+  accept(message: Uint8Array): Promise<void> | null {
+    if (!this.ready || this.waiters.length > 0 || !this.hasRoom(message.length)) return null;
+    if (Outbox.isDirect(message)) return null;
+    this.outbox.append(message);
+    return DONE;
+  }
+
+  /** The slow path: a large message, a full queue, no connection, or a signal to listen to. */
+  enqueue(message: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted) return Promise.reject(new AbortedError("send", signal.reason));
+    return new Promise<void>((resolve, reject) => {
+      const settle: Settle = { done: resolve, failed: reject };
+      if (signal !== undefined) {
+        const onAbort = (): void => this.abort(settle, signal.reason);
+        settle.done = () => (signal.removeEventListener("abort", onAbort), resolve());
+        settle.failed = (error) => (signal.removeEventListener("abort", onAbort), reject(error));
+        signal.addEventListener("abort", onAbort, { once: true });
+      }
+      this.waiters.push({ message, queuedAt: performance.now(), settle });
+      this.admit();
+      if (this.ready) this.flush();
+    });
+  }
+
+  /** A message whose bytes are on the wire already counts as handed over; any other is taken back. */
+  private abort(settle: Settle, reason: unknown): void {
+    const waiter = this.waiters.drain();
+    const kept = waiter.filter((one) => one.settle !== settle);
+    for (const one of kept) this.waiters.push(one);
+    if (kept.length < waiter.length || this.outbox.retract(settle)) settle.failed(new AbortedError("send", reason));
+    else this.outbox.detach(settle);
+    this.admit();
+  }
+
+  /** Moves waiting messages into the outbox while there is room, in order of asking. */
+  admit(): void {
+    if (!this.ready) return;
+    for (let waiter = this.waiters.peek(); waiter !== undefined; waiter = this.waiters.peek()) {
+      if (!this.hasRoom(waiter.message.length)) return;
+      this.waiters.shift();
+      if (Outbox.isDirect(waiter.message)) this.outbox.appendDirect(waiter.message, waiter.settle);
+      else {
+        this.outbox.append(waiter.message);
+        waiter.settle.done();
+      }
+    }
+  }
+
+  /** Writes until the socket takes no more or nothing is left. */
+  flush(): void {
+    const { connection } = this;
+    if (!this.ready || this.blocked || connection === null || !connection.clear) return;
+    this.drained(connection);
+  }
+
+  /** The socket takes bytes again (or for the first time). */
+  drained(connection: Connection): void {
+    if (!this.ready || connection !== this.connection || connection.socket === null || !connection.clear) return;
+    const { outbox, hub } = this;
+    for (;;) {
+      const before = outbox.bytes;
+      const result = outbox.write(connection.socket, connection.onSent);
+      if (outbox.bytes < before) connection.wroteAt = performance.now();
+      this.blocked = result === "blocked";
+      if (result === "gone") return;
+      if (this.waiters.length === 0 || outbox.bytes > hub.limits.sendQueueBytes / 2) break;
+      const waiting = this.waiters.length;
+      this.admit();
+      if (this.waiters.length === waiting || this.blocked) break;
+    }
+    if (hub.crowdedOut.size > 0) hub.readmit();
+    if (outbox.bytes === 0 && hub.closing) connection.retire(null);
+  }
+
+  /** Puts a connection to use. `ready` is false while it might turn out a duplicate. */
+  attach(connection: Connection, ready: boolean): void {
+    this.connection = connection;
+    this.blocked = false;
+    this.ready = ready;
+    this.attempts = 0;
+    this.fault = null;
+    for (const waiter of this.connectWaiters) waiter(null);
+    this.connectWaiters.clear();
+    if (ready) this.start();
+  }
+
+  start(): void {
+    this.ready = true;
+    this.admit();
+    this.flush();
+  }
+
+  /** The connection is lost or no longer to be sent on. What it did not take waits for the next one. */
+  detach(error: ZapError | null): void {
+    if (this.connection !== null) this.outbox.rewind(this.connection.onSent);
+    this.connection = null;
+    this.ready = false;
+    this.blocked = false;
+    this.downSince = performance.now();
+    if (error !== null) this.fault = error;
+  }
+
+  /** Retires the connection in use: it finishes the frame that has begun, the rest waits for the next. */
+  retireConnection(): void {
+    const { connection } = this;
+    if (connection === null) return;
+    const rest = this.outbox.cut(connection.onSent);
+    this.connection = null;
+    this.ready = false;
+    this.blocked = false;
+    this.downSince = performance.now();
+    connection.retire(rest);
+  }
+
+  /** Fails what has waited too long for a connection. */
+  expire(now: number): void {
+    if (this.ready) return;
+    const { sendMillis } = this.hub.limits;
+    const late = (since: number): boolean => now - Math.max(since, this.downSince) >= sendMillis;
+    while (this.waiters.length > 0 && late(this.waiters.peek()!.queuedAt)) {
+      this.waiters.shift()!.settle.failed(this.unreachable(`within ${sendMillis} ms`));
+    }
+    if (this.outbox.messages > 0 && late(this.downSince)) this.lose(this.unreachable(`within ${sendMillis} ms`));
+  }
+
+  unreachable(when: string): PeerUnreachableError {
+    const why = this.fault === null ? "" : `: ${this.fault.message}`;
+    const how = this.address === null ? "it has not dialled in, and no address is known for it" : `at ${this.address}`;
+    const options = this.fault === null ? undefined : { cause: this.fault };
+    return new PeerUnreachableError(`peer ${this.id} was not reached ${when} (${how})${why}`, options);
+  }
+
+  /** Gives up what is queued; reports what had been handed over. Returns its count. */
+  lose(error: ZapError): number {
+    const lost = this.outbox.clear(error);
+    if (lost > 0) this.reportUndelivered(lost, error);
+    return lost;
+  }
+
+  reportUndelivered(messages: number, cause: ZapError | null): void {
+    this.hub.undelivered += messages;
+    const what = messages === 1 ? "1 message was" : `${messages} messages were`;
+    const why = cause === null ? "" : `: ${cause.message}`;
+    const text = `${what} handed over for peer ${this.id} and not delivered${why}`;
+    this.hub.fault(this.id, new UndeliveredError(text, messages, cause === null ? undefined : { cause }));
+  }
+
+  /** Rejects the `send` calls that wait, because the transport closes. */
+  rejectWaiters(): void {
+    for (const waiter of this.waiters.drain()) waiter.settle.failed(new ClosedError("send: the transport was closed"));
+    for (const waiter of this.connectWaiters) waiter(new ClosedError("connect: the transport was closed"));
+    this.connectWaiters.clear();
+  }
+}
