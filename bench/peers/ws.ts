@@ -1,26 +1,19 @@
-/** The npm package ws: binary messages over WebSocket, no compression. */
-import { createRequire } from "node:module";
+/**
+ * The module `ws`: binary messages over WebSocket, no compression. In Bun, `import "ws"` gives Bun's own implementation of that
+ * interface, whether the npm package is installed or not; it is what a program gets, and so it is what is measured.
+ */
 import type { AddressInfo, Socket } from "node:net";
-import { dirname, join } from "node:path";
-import { pathToFileURL } from "node:url";
-import type { WebSocket as WebSocketType } from "ws";
+import { WebSocket, WebSocketServer } from "ws";
 import type { Link, Next, Peer, Take } from "../peer.ts";
 
-const ws =
-  process.env["WSREAL"] === "1"
-    ? ((await import(
-        pathToFileURL(join(dirname(createRequire(import.meta.url).resolve("ws/package.json")), "wrapper.mjs")).href
-      )) as typeof import("ws"))
-    : await import("ws");
-if (process.env["WSREAL"]) console.error(Object.keys(ws), (ws as any).WebSocket?.toString().slice(0, 60));
-
+const MESSAGE_MAX = 64 * 1024 * 1024;
 /** More than this in the sender's queue, and it waits. */
 const QUEUE_BYTES = 1024 * 1024;
 
 class WsLink implements Link {
-  readonly #socket: WebSocketType;
+  readonly #socket: WebSocket;
 
-  constructor(socket: WebSocketType) {
+  constructor(socket: WebSocket) {
     this.#socket = socket;
   }
 
@@ -52,11 +45,11 @@ class WsLink implements Link {
 
 export const peer: Peer = {
   listen(take, echo) {
-    const server = new ws.WebSocketServer({
+    const server = new WebSocketServer({
       host: "127.0.0.1",
       port: 0,
       perMessageDeflate: false,
-      maxPayload: 64 * 1024 * 1024,
+      maxPayload: MESSAGE_MAX,
     });
     server.on("connection", (socket, request) => {
       (request.socket as Socket | undefined)?.setNoDelay(true);
@@ -71,7 +64,7 @@ export const peer: Peer = {
   },
 
   connect(address) {
-    const socket = new ws.WebSocket(`ws://${address}`, { perMessageDeflate: false, maxPayload: 64 * 1024 * 1024 });
+    const socket = new WebSocket(`ws://${address}`, { perMessageDeflate: false, maxPayload: MESSAGE_MAX });
     return new Promise((resolve, reject) => {
       socket.once("open", () => resolve(new WsLink(socket)));
       socket.once("error", reject);

@@ -55,7 +55,8 @@ class DefaultTransport implements Transport {
   }
 
   allocBuffer(_size: number, _options?: { signal?: AbortSignal }): Promise<Buffer> {
-    const text = "the default transport has no managed memory: use the heap (new Uint8Array), or pick another transport";
+    const text =
+      "the default transport has no managed memory: use the heap (new Uint8Array), or pick another transport";
     return Promise.reject(new NotAvailableError(text));
   }
 

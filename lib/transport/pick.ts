@@ -44,7 +44,12 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
       if (!(error instanceof NotAvailableError) || selection.name === "default") throw error;
       // The probe promised too much; go on as if it had said no.
       const prerequisite = { name: "open", met: false, seen: error.message, fix: "" };
-      failed.push({ ...(await probe(selection.name)), available: false, caps: null, prerequisites: [prerequisite] });
+      failed.push({
+        ...(await probe(selection.name)),
+        available: false,
+        caps: null,
+        prerequisites: [prerequisite],
+      });
     }
   }
 }

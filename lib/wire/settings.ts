@@ -59,7 +59,9 @@ export function resolveLimits(given: Partial<Limits> = {}): Limits {
   const limits = { ...DEFAULT_LIMITS };
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
-      throw new ConfigError(`limits.${name}: no such limit; there are ${Object.keys(DEFAULT_LIMITS).join(", ")}`);
+      throw new ConfigError(
+        `limits.${name}: no such limit; there are ${Object.keys(DEFAULT_LIMITS).join(", ")}`,
+      );
     }
     if (value === undefined) continue;
     if (!Number.isSafeInteger(value) || value <= 0) {
@@ -68,7 +70,9 @@ export function resolveLimits(given: Partial<Limits> = {}): Limits {
     limits[name as keyof Limits] = value;
   }
   if (limits.frameBytes < 16 || limits.frameBytes > FRAME_BYTES_MAX) {
-    throw new ConfigError(`limits.frameBytes: 16 to ${FRAME_BYTES_MAX} is possible, got ${limits.frameBytes}`);
+    throw new ConfigError(
+      `limits.frameBytes: 16 to ${FRAME_BYTES_MAX} is possible, got ${limits.frameBytes}`,
+    );
   }
   return limits;
 }

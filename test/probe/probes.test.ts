@@ -115,6 +115,15 @@ describe("uma", () => {
     expect(missing(row)).toEqual(["data plane", "libzap_uma_hip"]);
   });
 
+  test("does not count a compute driver without a GPU", async () => {
+    const { "/sys/class/kfd/kfd/topology/nodes/1/gpu_id": _, ...files } = made.amd;
+    const row = await probeUma(madeUpHost(files));
+    expect(row).toMatchObject({ memory: "hip", device: null });
+    expect(the(row, "GPU").seen).toStartWith("/dev/kfd is there");
+    const unnamed = { ...made.amd, "/sys/class/kfd/kfd/topology/nodes/1/properties": "" };
+    expect((await probeUma(madeUpHost(unnamed))).device).toBe("AMD GPU");
+  });
+
   test("prefers the vendor that is complete", async () => {
     const { "/usr/lib/x86_64-linux-gnu/libcuda.so.1": _, ...withoutLibrary } = made.nvidia;
     expect((await probeUma(madeUpHost({ ...withoutLibrary, ...made.amd }))).memory).toBe("hip");

@@ -3,10 +3,10 @@ import type { Capabilities, Probe } from "../contract.ts";
 import type { Host } from "../host.ts";
 import { met } from "./prerequisite.ts";
 
-/** What sockets over the heap do: the message is a view of what Bun read, but Bun has copied it out of the kernel. */
-export const DEFAULT_CAPS: Capabilities = { gpuResident: false, zeroCopy: false, minLatencyMicros: 15 };
-
-/** A floor of 15 us: half of what a bare round trip of 64 bytes takes over loopback. */
+/**
+ * What sockets over the heap do. The message is a view of what Bun read, but Bun has copied it out of the kernel; 15 us is
+ * half of what a bare round trip of 64 bytes takes over loopback.
+ */
 export const DEFAULT_CAPS: Capabilities = { gpuResident: false, zeroCopy: false, minLatencyMicros: 15 };
 
 export async function probeDefault(_host: Host): Promise<Probe> {

@@ -15,14 +15,16 @@ export function parseAddress(text: string, forListening = false): Address {
   const trimmed = text.trim();
   if (trimmed.startsWith("unix:")) {
     const path = trimmed.slice("unix:".length);
-    if (path === "" || path.includes("\0")) throw new AddressError(`address ${given}: a path must follow unix:`);
+    if (path === "" || path.includes("\0"))
+      throw new AddressError(`address ${given}: a path must follow unix:`);
     if (Buffer.byteLength(path) > UNIX_PATH_BYTES_MAX) {
       throw new AddressError(`address ${given}: a unix socket path has at most ${UNIX_PATH_BYTES_MAX} bytes`);
     }
     return { kind: "unix", path };
   }
   const match = /^(?:\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|([^\s:/[\]]*)):(\d{1,5})$/.exec(trimmed);
-  if (match === null) throw new AddressError(`address ${given}: host:port, [v6]:port or unix:/path is needed`);
+  if (match === null)
+    throw new AddressError(`address ${given}: host:port, [v6]:port or unix:/path is needed`);
   const host = match[1] ?? match[2] ?? "";
   const port = Number(match[3]);
   if (port > 65_535) throw new AddressError(`address ${given}: a port is at most 65535`);

@@ -90,9 +90,10 @@ export class Connection implements FrameSink, EnvelopeSource {
     hub.connections.add(this);
   }
 
-  readonly onSent = (messages: number): void => {
+  readonly onSent = (messages: number, bytes: number): void => {
     this.sent += messages;
     this.hub.messagesOut += messages;
+    this.hub.bytesOut += bytes;
   };
 
   // ---- receiving
@@ -350,8 +351,10 @@ export class Connection implements FrameSink, EnvelopeSource {
     this.raw = null;
     this.hub.forget(this);
     if (this.error === null && before !== "securing" && before !== "greeting") {
-      if (cause !== null) this.error = new ConnectionLostError(`the connection broke: ${causeText(cause)}`, { cause });
-      else if (midFrame) this.error = new ConnectionLostError("the connection ended in the middle of a frame");
+      if (cause !== null)
+        this.error = new ConnectionLostError(`the connection broke: ${causeText(cause)}`, { cause });
+      else if (midFrame)
+        this.error = new ConnectionLostError("the connection ended in the middle of a frame");
     }
     this.owner.onGone(this, this.error ?? lostBeforeHello(cause));
   }
@@ -374,13 +377,17 @@ export class Connection implements FrameSink, EnvelopeSource {
 }
 
 function lostBeforeHello(cause: Error | null): ZapError | null {
-  return cause === null ? null : new ConnectionLostError(`the connection broke: ${causeText(cause)}`, { cause });
+  return cause === null
+    ? null
+    : new ConnectionLostError(`the connection broke: ${causeText(cause)}`, { cause });
 }
 
 export function causeText(cause: unknown): string {
   if (cause instanceof Error) {
     const code = (cause as { code?: unknown }).code;
-    return typeof code === "string" && !cause.message.includes(code) ? `${code}: ${cause.message}` : cause.message;
+    return typeof code === "string" && !cause.message.includes(code)
+      ? `${code}: ${cause.message}`
+      : cause.message;
   }
   return String(cause);
 }

@@ -1,5 +1,11 @@
 /** Outbound connections: attempts, their deadlines, and the pauses between them. */
-import { HandshakeError, LimitError, PeerUnreachableError, TimeoutError, ZapError } from "../../errors/index.ts";
+import {
+  HandshakeError,
+  LimitError,
+  PeerUnreachableError,
+  TimeoutError,
+  ZapError,
+} from "../../errors/index.ts";
 import { parseAddress } from "./address.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
 import type { Hub } from "./hub.ts";
@@ -125,7 +131,8 @@ export class Dialler {
       peer.dialling = false;
       if (!(outcome instanceof ZapError)) return;
       // Said once per cause: a peer that stays away must not fill the log.
-      if (peer.fault?.message !== outcome.message && outcome.code !== "ERR_ZAP_CLOSED") this.hub.fault(peer.id, outcome);
+      if (peer.fault?.message !== outcome.message && outcome.code !== "ERR_ZAP_CLOSED")
+        this.hub.fault(peer.id, outcome);
       peer.fault = outcome;
       peer.nextDialAt = performance.now() + this.backoff(peer);
     });

@@ -58,7 +58,8 @@ export class Greeter {
 
   hello(connection: Connection, bytes: Uint8Array): void {
     const hello = decodeHello(bytes);
-    if (typeof hello === "string") return connection.fail(new HandshakeError(`${connection.address}: ${hello}`));
+    if (typeof hello === "string")
+      return connection.fail(new HandshakeError(`${connection.address}: ${hello}`));
     const fault = this.vet(connection, hello);
     if (fault !== null) return connection.fail(fault);
     if (connection.inbound) this.inboundHello(connection, hello);
@@ -222,6 +223,7 @@ export class Greeter {
   }
 
   private unhold(connection: Connection): void {
-    if (!this.heldForDials.has(connection) && !this.heldBehind.has(connection)) connection.unpause(PAUSE_HELD);
+    if (!this.heldForDials.has(connection) && !this.heldBehind.has(connection))
+      connection.unpause(PAUSE_HELD);
   }
 }

@@ -159,7 +159,8 @@ export class Inbox {
   /** Rejects everybody who waits and forgets what is queued. Returns how many messages nobody took. */
   close(): number {
     this.closed = true;
-    for (const waiter of this.waiters.drain()) waiter.reject(new ClosedError("recv: the transport was closed"));
+    for (const waiter of this.waiters.drain())
+      waiter.reject(new ClosedError("recv: the transport was closed"));
     const unread = this.queue.drain();
     for (const envelope of unread) envelope.release();
     this.queuedBytes = 0;

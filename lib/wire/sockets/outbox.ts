@@ -27,8 +27,9 @@ interface Segment {
   bytes: Uint8Array;
   start: number;
   end: number;
-  /** Messages that end in this segment. */
+  /** Messages that end in this segment, and their bytes without framing. */
   messages: number;
+  payload: number;
   readonly kind: "block" | "direct" | "control";
   /** A frame boundary at or before `start`; for `direct`, where the part that the preceding block does not hold begins. */
   first: number;
@@ -56,6 +57,9 @@ export interface ByteSink {
   write(bytes: Uint8Array, offset: number, length: number): number;
 }
 
+/** Hears of messages that are wholly with the kernel: how many, and their bytes without framing. */
+export type Sent = (messages: number, bytes: number) => void;
+
 export type WriteResult = "drained" | "blocked" | "gone";
 
 export class Outbox {
@@ -82,6 +86,7 @@ export class Outbox {
     bytes.set(message, end + PREFIX_BYTES);
     tail.end = end + need;
     tail.messages++;
+    tail.payload += message.length;
     this.messages++;
     this.count(need);
   }
@@ -98,7 +103,17 @@ export class Outbox {
     putLength(tail.bytes, tail.end, message.length);
     tail.bytes.set(message.subarray(0, first), tail.end + PREFIX_BYTES);
     tail.end += SMALL_BLOCK_BYTES;
-    this.segments.push({ bytes: message, start: first, end: message.length, messages: 1, kind: "direct", first, settle });
+    const { length } = message;
+    this.segments.push({
+      bytes: message,
+      start: first,
+      end: length,
+      messages: 1,
+      payload: length,
+      kind: "direct",
+      first,
+      settle,
+    });
     this.tail = null;
     this.messages++;
     this.count(PREFIX_BYTES + message.length);
@@ -106,13 +121,13 @@ export class Outbox {
 
   /** Queues a framed control frame. It belongs to this connection alone and is forgotten by `rewind`. */
   appendControl(frame: Uint8Array, settle: Settle): void {
-    this.segments.push({ bytes: frame, start: 0, end: frame.length, messages: 0, kind: "control", first: 0, settle });
+    this.segments.push(segmentOf(frame, "control", settle));
     this.tail = null;
     this.count(frame.length);
   }
 
   /** Writes what the socket takes. `sent` is called with the number of messages that went out whole. */
-  write(socket: ByteSink, sent: (messages: number) => void): WriteResult {
+  write(socket: ByteSink, sent: Sent): WriteResult {
     for (;;) {
       const segment = this.segments.peek();
       if (segment === undefined) return "drained";
@@ -126,7 +141,7 @@ export class Outbox {
     }
   }
 
-  private finish(segment: Segment, sent: (messages: number) => void): void {
+  private finish(segment: Segment, sent: Sent): void {
     this.segments.shift();
     this.messages -= segment.messages;
     if (segment === this.tail) this.tail = null;
@@ -134,7 +149,7 @@ export class Outbox {
       if (this.segments.length === 0) this.busy = segment.end > SMALL_BLOCK_BYTES / 2;
       this.pool.recycle(segment.bytes);
     }
-    if (segment.messages > 0) sent(segment.messages);
+    if (segment.messages > 0) sent(segment.messages, segment.payload);
     segment.settle?.done();
   }
 
@@ -173,10 +188,10 @@ export class Outbox {
   }
 
   /**
-   * After a loss: forgets control frames and goes back to the start of the frame that was cut. `sent` is called with the
-   * number of messages that had gone out whole from a block that had not.
+   * After a loss: forgets control frames and goes back to the start of the frame that was cut. `sent` hears of messages that
+   * had gone out whole from a block that had not.
    */
-  rewind(sent: (messages: number) => void): void {
+  rewind(sent: Sent): void {
     const all: Segment[] = [];
     for (const segment of this.segments.drain()) {
       if (segment.kind !== "control") all.push(segment);
@@ -186,12 +201,8 @@ export class Outbox {
     for (const [index, segment] of all.entries()) {
       if (segment.kind === "block") {
         const boundary = frameStart(segment, segment.start);
-        const whole = boundary.messages;
         segment.start = boundary.at;
-        segment.first = boundary.at;
-        segment.messages -= whole;
-        this.messages -= whole;
-        if (whole > 0) sent(whole);
+        this.pass(segment, boundary, sent);
         this.segments.push(segment);
       } else {
         // Its length and first bytes were in the block before it: gone with that block unless it is still here.
@@ -201,8 +212,7 @@ export class Outbox {
           const head = new Uint8Array(PREFIX_BYTES + segment.first);
           putLength(head, 0, segment.bytes.length);
           head.set(segment.bytes.subarray(0, segment.first), PREFIX_BYTES);
-          const kind = "block";
-          this.segments.push({ bytes: head, start: 0, end: head.length, messages: 0, kind, first: 0, settle: null });
+          this.segments.push(segmentOf(head, "block", null));
         }
         this.segments.push(segment);
       }
@@ -214,7 +224,7 @@ export class Outbox {
    * For a connection that is retired while it works: takes out the rest of the frame that was cut, to be finished there, and
    * leaves everything after it for the next connection. Control frames go with it.
    */
-  cut(sent: (messages: number) => void): Uint8Array | null {
+  cut(sent: Sent): Uint8Array | null {
     const head = this.segments.peek();
     let rest: Uint8Array | null = null;
     if (head?.kind === "block") {
@@ -230,29 +240,25 @@ export class Outbox {
           for (const segment of direct) this.segments.push(segment);
           if (large !== undefined) rest = concat(rest, large.bytes.subarray(large.first));
           this.messages -= head.messages + 1;
-          sent(head.messages + 1);
+          sent(head.messages + 1, head.payload + (large?.payload ?? 0));
           large?.settle?.done();
         } else {
-          const whole = boundary.messages + 1;
           head.start = frameEnd;
-          head.first = frameEnd;
-          head.messages -= whole;
-          this.messages -= whole;
-          sent(whole);
+          this.pass(head, { at: frameEnd, messages: boundary.messages + 1 }, sent);
         }
       }
     } else if (head !== undefined && head.start > head.first) {
       rest = head.bytes.slice(head.start, head.end);
       this.segments.shift();
       this.messages -= head.messages;
-      if (head.messages > 0) sent(head.messages);
+      if (head.messages > 0) sent(head.messages, head.payload);
       head.settle?.done();
     } else if (head?.kind === "direct") {
       // The block with its prefix is out: the frame has begun.
       rest = head.bytes.slice(head.start, head.end);
       this.segments.shift();
       this.messages--;
-      sent(1);
+      sent(1, head.payload);
       head.settle?.done();
     }
     this.rewind(sent);
@@ -281,10 +287,22 @@ export class Outbox {
     if (tail !== null && tail.end + need <= tail.bytes.length) return tail;
     if (tail !== null) this.busy = true;
     const bytes = this.pool.block(this.busy || need > SMALL_BLOCK_BYTES);
-    const segment: Segment = { bytes, start: 0, end: 0, messages: 0, kind: "block", first: 0, settle: null };
+    const segment = segmentOf(bytes, "block", null);
+    segment.end = 0;
     this.segments.push(segment);
     this.tail = segment;
     return segment;
+  }
+
+  /** Notes that the frames before `boundary` are out. */
+  private pass(block: Segment, boundary: Boundary, sent: Sent): void {
+    const { messages } = boundary;
+    const bytes = boundary.at - block.first - PREFIX_BYTES * messages;
+    block.first = boundary.at;
+    block.messages -= messages;
+    block.payload -= bytes;
+    this.messages -= messages;
+    if (messages > 0) sent(messages, bytes);
   }
 
   private count(bytes: number): void {
@@ -303,8 +321,18 @@ export class Outbox {
   }
 }
 
-/** The start of the frame that byte `position` of a block falls into, and how many whole frames lie before it. */
-function frameStart(block: Segment, position: number): { at: number; messages: number } {
+function segmentOf(bytes: Uint8Array, kind: Segment["kind"], settle: Settle | null): Segment {
+  return { bytes, start: 0, end: bytes.length, messages: 0, payload: 0, kind, first: 0, settle };
+}
+
+/** A place between two frames, and how many whole frames lie between the block's `first` and it. */
+interface Boundary {
+  readonly at: number;
+  readonly messages: number;
+}
+
+/** The start of the frame that byte `position` of a block falls into. */
+function frameStart(block: Segment, position: number): Boundary {
   let at = block.first;
   let messages = 0;
   while (at < position) {

@@ -107,7 +107,8 @@ export class Peer {
     const waiter = this.waiters.drain();
     const kept = waiter.filter((one) => one.settle !== settle);
     for (const one of kept) this.waiters.push(one);
-    if (kept.length < waiter.length || this.outbox.retract(settle)) settle.failed(new AbortedError("send", reason));
+    if (kept.length < waiter.length || this.outbox.retract(settle))
+      settle.failed(new AbortedError("send", reason));
     else this.outbox.detach(settle);
     this.admit();
   }
@@ -135,7 +136,8 @@ export class Peer {
 
   /** The socket takes bytes again (or for the first time). */
   drained(connection: Connection): void {
-    if (!this.ready || connection !== this.connection || connection.socket === null || !connection.clear) return;
+    if (!this.ready || connection !== this.connection || connection.socket === null || !connection.clear)
+      return;
     const { outbox, hub } = this;
     for (;;) {
       const before = outbox.bytes;
@@ -200,12 +202,14 @@ export class Peer {
     while (this.waiters.length > 0 && late(this.waiters.peek()!.queuedAt)) {
       this.waiters.shift()!.settle.failed(this.unreachable(`within ${sendMillis} ms`));
     }
-    if (this.outbox.messages > 0 && late(this.downSince)) this.lose(this.unreachable(`within ${sendMillis} ms`));
+    if (this.outbox.messages > 0 && late(this.downSince))
+      this.lose(this.unreachable(`within ${sendMillis} ms`));
   }
 
   unreachable(when: string): PeerUnreachableError {
     const why = this.fault === null ? "" : `: ${this.fault.message}`;
-    const how = this.address === null ? "it has not dialled in, and no address is known for it" : `at ${this.address}`;
+    const how =
+      this.address === null ? "it has not dialled in, and no address is known for it" : `at ${this.address}`;
     const options = this.fault === null ? undefined : { cause: this.fault };
     return new PeerUnreachableError(`peer ${this.id} was not reached ${when} (${how})${why}`, options);
   }
@@ -227,7 +231,8 @@ export class Peer {
 
   /** Rejects the `send` calls that wait, because the transport closes. */
   rejectWaiters(): void {
-    for (const waiter of this.waiters.drain()) waiter.settle.failed(new ClosedError("send: the transport was closed"));
+    for (const waiter of this.waiters.drain())
+      waiter.settle.failed(new ClosedError("send: the transport was closed"));
     for (const waiter of this.connectWaiters) waiter(new ClosedError("connect: the transport was closed"));
     this.connectWaiters.clear();
   }

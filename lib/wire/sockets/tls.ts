@@ -26,7 +26,9 @@ export function resolveTls(given: TlsOptions, side: "listen" | "connect"): BunTl
   }
   for (const name of ["cert", "key", "ca"] as const) {
     if (isEmpty(given[name])) {
-      throw new ConfigError(`tls.${name} is missing: TLS needs cert, key and ca; leave tls out for plaintext`);
+      throw new ConfigError(
+        `tls.${name} is missing: TLS needs cert, key and ca; leave tls out for plaintext`,
+      );
     }
   }
   return {

@@ -75,7 +75,12 @@ export class SocketsWire implements ConnectionOwner {
       peer.address = formatAddress(parseAddress(address));
       peer.configured = true;
     }
-    const shortest = Math.min(limits.handshakeMillis, limits.sendMillis, limits.frameMillis, limits.keepaliveMillis);
+    const shortest = Math.min(
+      limits.handshakeMillis,
+      limits.sendMillis,
+      limits.frameMillis,
+      limits.keepaliveMillis,
+    );
     const period = Math.min(shortest, limits.closeMillis, limits.reconnectMinMillis, limits.idleMillis) / 2;
     this.timer = setInterval(() => this.sweep(performance.now()), Math.max(5, Math.min(100, period)));
   }
@@ -99,7 +104,8 @@ export class SocketsWire implements ConnectionOwner {
 
   private allowList(options: WireOptions): ReadonlySet<string> | null {
     if (options.allow === undefined) return null;
-    if (typeof options.allow === "string") throw new ConfigError("allow: a list of node ids is needed, got text");
+    if (typeof options.allow === "string")
+      throw new ConfigError("allow: a list of node ids is needed, got text");
     const allow = new Set(options.allow);
     for (const id of allow) checkNodeId(id, "allow");
     for (const id of Object.keys(options.peers ?? {})) allow.add(id);
@@ -160,9 +166,12 @@ export class SocketsWire implements ConnectionOwner {
     if (strangers.size >= hub.limits.handshakes) {
       const [oldest] = strangers;
       hub.drop("handshakes");
-      oldest?.fail(new HandshakeError(`${oldest.address} was slow to say hello, and others came (limits.handshakes)`));
+      oldest?.fail(
+        new HandshakeError(`${oldest.address} was slow to say hello, and others came (limits.handshakes)`),
+      );
     }
-    const from = socket.remoteAddress === undefined ? "a unix socket" : `${socket.remoteAddress}:${socket.remotePort}`;
+    const from =
+      socket.remoteAddress === undefined ? "a unix socket" : `${socket.remoteAddress}:${socket.remotePort}`;
     const connection = new Connection(hub, this, true, from, this.tls !== null);
     connection.socket = socket;
     socket.data = connection;
@@ -291,7 +300,9 @@ export class SocketsWire implements ConnectionOwner {
 
   private tooLarge(message: Uint8Array): FrameTooLargeError {
     const { frameBytes } = this.hub.limits;
-    return new FrameTooLargeError(`send: a message of ${message.length} bytes; limits.frameBytes is ${frameBytes}`);
+    return new FrameTooLargeError(
+      `send: a message of ${message.length} bytes; limits.frameBytes is ${frameBytes}`,
+    );
   }
 
   private unknown(id: string): UnknownPeerError {
@@ -381,7 +392,8 @@ export class SocketsWire implements ConnectionOwner {
       waitingSends: sum((peer) => peer.waiting),
       waitingRecvs: hub.inbox.waiting,
       connections,
-      handshakes: [...hub.connections].filter((one) => one.state === "greeting" || one.state === "securing").length,
+      handshakes: [...hub.connections].filter((one) => one.state === "greeting" || one.state === "securing")
+        .length,
       drops: { ...hub.drops },
       undelivered: hub.undelivered,
     };
@@ -449,7 +461,8 @@ export class SocketsWire implements ConnectionOwner {
     const unread = hub.inbox.close();
     for (const peer of this.book.values()) {
       peer.rejectWaiters();
-      if (peer.connection === null) peer.lose(new ClosedError("the transport was closed before the peer was reached"));
+      if (peer.connection === null)
+        peer.lose(new ClosedError("the transport was closed before the peer was reached"));
     }
     for (const connection of [...hub.connections]) {
       if (connection.state !== "open") {
