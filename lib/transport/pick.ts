@@ -1,9 +1,9 @@
 /** `pick`: opens the best transport that this host can really run, and says how it came to it. */
 import { NotAvailableError } from "../errors/index.ts";
-import type { Probe, Selection, Transport, TransportName, TransportOptions } from "./contract.ts";
-import { openDefault } from "./default.ts";
+import type { Probe, Transport, TransportOptions } from "./contract.ts";
 import { isQuiet, logLine, type Env } from "./log.ts";
 import { probe } from "./probe.ts";
+import { REGISTRY } from "./registry.ts";
 import { resolveSelection } from "./resolve.ts";
 
 export interface PickOptions extends TransportOptions {
@@ -13,16 +13,11 @@ export interface PickOptions extends TransportOptions {
   readonly env?: Env;
 }
 
-type Open = (options: TransportOptions, selection: Selection) => Promise<Transport>;
-
-/** How each transport is opened; a transport that has no entry here cannot be opened by this build. */
-const OPENERS: Partial<Record<TransportName, Open>> = { default: openDefault };
-
 let logged = false;
 
 /**
- * Opens the best available transport. `preferred` falls back to `ZAP_TRANSPORT`; case and surrounding blanks do not matter; an
- * empty name and `auto` mean best available. A preferred transport that is not available falls through to the next below it in
+ * Opens the best available transport. A blank `preferred` falls back to `ZAP_TRANSPORT`; case and surrounding blanks do not
+ * matter; `auto`, and nothing named at all, mean best available. A preferred transport that is not available falls through to the next below it in
  * rank, ending at `default`; what was tried and why it failed is in the result's `selection`.
  *
  * Rejects with `UnknownTransportError` (lists the known names), `NotAvailableError` (`strict`), `ConfigError` or `AddressError`
@@ -34,9 +29,9 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
   for (;;) {
     const choice = { env, probes: failed, ...(strict === undefined ? {} : { strict }) };
     const selection = await resolveSelection(preferred, choice);
-    const open = OPENERS[selection.name];
+    const open = REGISTRY[selection.name].open;
     try {
-      if (open === undefined) throw new NotAvailableError(`this build cannot open ${selection.name}`);
+      if (open === null) throw new NotAvailableError(`this build cannot open ${selection.name}`);
       const transport = await open(rest, selection);
       announce(transport, env);
       return transport;

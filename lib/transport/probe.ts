@@ -2,24 +2,8 @@
 import { UnknownTransportError } from "../errors/index.ts";
 import { TRANSPORT_NAMES, type Probe, type TransportName } from "./contract.ts";
 import { thisHost, type Host } from "./host.ts";
-import { probeDefault, probeDpdk, probeGpudirect, probeUma } from "./probes/index.ts";
 import { missing } from "./probes/prerequisite.ts";
-
-export interface ProbeRow {
-  readonly wire: string;
-  /** Shown where the probe itself fails. */
-  readonly memory: string;
-  readonly probe: (host: Host) => Promise<Probe>;
-}
-
-export type ProbeRows = Readonly<Record<TransportName, ProbeRow>>;
-
-const ROWS: ProbeRows = {
-  gpudirect: { wire: "verbs", memory: "cuda", probe: probeGpudirect },
-  dpdk: { wire: "dpdk", memory: "hugepages", probe: probeDpdk },
-  uma: { wire: "sockets", memory: "none", probe: probeUma },
-  default: { wire: "sockets", memory: "heap", probe: probeDefault },
-};
+import { REGISTRY, type Registry } from "./registry.ts";
 
 /**
  * The names that this build can attempt on this operating system, best first. Whether they would succeed is for `probe` to
@@ -44,11 +28,11 @@ export async function probeAll(): Promise<Probe[]> {
 }
 
 /** `probeAll` for any host and any rows. */
-export async function probeRows(host: Host, rows: ProbeRows = ROWS): Promise<Probe[]> {
+export async function probeRows(host: Host, rows: Registry = REGISTRY): Promise<Probe[]> {
   return Promise.all(TRANSPORT_NAMES.map((name) => probeRow(name, host, rows)));
 }
 
-async function probeRow(name: TransportName, host: Host, rows: ProbeRows = ROWS): Promise<Probe> {
+async function probeRow(name: TransportName, host: Host, rows: Registry = REGISTRY): Promise<Probe> {
   const { wire, memory, probe } = rows[name];
   try {
     return await probe(host);

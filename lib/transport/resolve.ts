@@ -22,15 +22,16 @@ export interface Preference {
 }
 
 /**
- * What the caller and the environment ask for. `preferred` falls back to `ZAP_TRANSPORT`; case and surrounding blanks do
- * not matter; an empty name and `auto` mean the best available. Throws `UnknownTransportError` for a name that no
+ * What the caller and the environment ask for. A blank `preferred` falls back to `ZAP_TRANSPORT`; case and surrounding
+ * blanks do not matter; `auto`, and nothing named at all, mean the best available. Throws `UnknownTransportError` for a name that no
  * transport has, `ConfigError` for a `ZAP_TRANSPORT_STRICT` that is neither yes nor no.
  */
 export function readPreference(preferred?: string, options: ResolveOptions = {}): Preference {
   const env = options.env ?? process.env;
   const strict = options.strict ?? readFlag("ZAP_TRANSPORT_STRICT", env["ZAP_TRANSPORT_STRICT"]);
-  const wanted = preferred ?? env["ZAP_TRANSPORT"] ?? "";
-  const source = preferred === undefined ? "by ZAP_TRANSPORT" : "by the caller";
+  const given = String(preferred ?? "").trim() !== "";
+  const wanted = given ? String(preferred) : (env["ZAP_TRANSPORT"] ?? "");
+  const source = given ? "by the caller" : "by ZAP_TRANSPORT";
 
   const auto = ["", "auto"].includes(String(wanted).trim().toLowerCase());
   if (auto) return { name: null, strict: false, source };

@@ -329,7 +329,8 @@ fixture(
     const last = builder.startObject(8).setUint64(0, 2);
     list.add(last);
     last.finish();
-    builder.startObject(8).setList(0, list.finish()).finishAsRoot();
+    const placed = list.finish();
+    builder.startObject(8).setList(0, placed).finishAsRoot();
   },
   (root) => {
     const list = root.list(0, POINTER_BYTES);
@@ -371,7 +372,8 @@ fixture(
    e0ffffff 03000000                    # 48: the root; 32 back`,
   (builder) => {
     const list = builder.startTextList().addText("hi").addText("").addBytes(hex("ff"));
-    builder.startObject(8).setList(0, list.finish()).finishAsRoot();
+    const placed = list.finish();
+    builder.startObject(8).setList(0, placed).finishAsRoot();
   },
   (root) => {
     const list = root.list(0, SLOT_BYTES);

@@ -1,15 +1,9 @@
 import { afterAll, expect, test } from "bun:test";
 import { UnknownTransportError } from "../../lib/errors/index.ts";
 import { TRANSPORT_NAMES } from "../../lib/transport/contract.ts";
-import {
-  probe,
-  probeAll,
-  probeRows,
-  registered,
-  transportName,
-  type ProbeRows,
-} from "../../lib/transport/probe.ts";
+import { probe, probeAll, probeRows, registered, transportName } from "../../lib/transport/probe.ts";
 import { probeDefault } from "../../lib/transport/probes/index.ts";
+import type { Registry } from "../../lib/transport/registry.ts";
 import { forgetHosts, madeUpHost } from "./made-up-host.ts";
 
 afterAll(forgetHosts);
@@ -36,17 +30,18 @@ test("an unknown name is an error that lists the known ones", async () => {
 });
 
 test("a probe that fails becomes a row that says so, and hides no other", async () => {
-  const rows: ProbeRows = {
+  const rows: Registry = {
     gpudirect: {
       wire: "verbs",
       memory: "cuda",
       probe: () => {
         throw new Error("at once");
       },
+      open: null,
     },
-    dpdk: { wire: "dpdk", memory: "hugepages", probe: () => Promise.reject(new Error("later")) },
-    uma: { wire: "sockets", memory: "none", probe: () => Promise.reject("not even an error") },
-    default: { wire: "sockets", memory: "heap", probe: probeDefault },
+    dpdk: { wire: "dpdk", memory: "hugepages", probe: () => Promise.reject(new Error("later")), open: null },
+    uma: { wire: "sockets", memory: "none", probe: () => Promise.reject("not even an error"), open: null },
+    default: { wire: "sockets", memory: "heap", probe: probeDefault, open: null },
   };
   const [gpudirect, dpdk, uma, fallback] = await probeRows(madeUpHost(), rows);
   expect(gpudirect).toMatchObject({

@@ -108,6 +108,8 @@ describe("a preferred transport", () => {
     expect((await resolved("dpdk", options)).name).toBe("dpdk");
     expect((await resolved("auto", options)).name).toBe("gpudirect");
     expect((await resolved(undefined, { ...options, env: { ZAP_TRANSPORT: "" } })).name).toBe("gpudirect");
+    expect((await resolved(" ", options)).name).toBe("uma");
+    expect((await resolved("auto", options)).name).toBe("gpudirect");
   });
 
   test("with a name that nothing has is an error, strict or not", async () => {

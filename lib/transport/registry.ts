@@ -1,0 +1,23 @@
+/** The transports of this build: one row each. A further transport is one more row here and nothing else elsewhere. */
+import type { Probe, Selection, Transport, TransportName, TransportOptions } from "./contract.ts";
+import { openDefault } from "./default.ts";
+import type { Host } from "./host.ts";
+import { probeDefault, probeDpdk, probeGpudirect, probeUma } from "./probes/index.ts";
+
+export interface RegistryRow {
+  readonly wire: string;
+  /** Shown where the probe itself fails. */
+  readonly memory: string;
+  readonly probe: (host: Host) => Promise<Probe>;
+  /** Opens it; null where this build carries no data plane for it. Rejects with `NotAvailableError` where `pick` should go on. */
+  readonly open: ((options: TransportOptions, selection: Selection) => Promise<Transport>) | null;
+}
+
+export type Registry = Readonly<Record<TransportName, RegistryRow>>;
+
+export const REGISTRY: Registry = {
+  gpudirect: { wire: "verbs", memory: "cuda", probe: probeGpudirect, open: null },
+  dpdk: { wire: "dpdk", memory: "hugepages", probe: probeDpdk, open: null },
+  uma: { wire: "sockets", memory: "none", probe: probeUma, open: null },
+  default: { wire: "sockets", memory: "heap", probe: probeDefault, open: openDefault },
+};
