@@ -3,6 +3,10 @@ import { ALIGNMENT_BYTES, HEADER_BYTES } from "./format.ts";
 import { Sink } from "./sink.ts";
 import { buildError, show, storePointer } from "./store.ts";
 
+/** Memory for the elements of a list: to start with, and how many pieces are kept for lists to come. */
+const SPARE_BYTES = 256;
+const SPARES_MAX = 8;
+
 export class Draft {
   readonly sink: Sink;
   readonly bytesMax: number;
@@ -13,6 +17,7 @@ export class Draft {
   /** 0 until an object is finished as the root. */
   rootOffset = 0;
   finished = false;
+  readonly #spares: Sink[] = [];
 
   constructor(capacity: number, bytesMax: number) {
     this.bytesMax = bytesMax;
@@ -39,6 +44,16 @@ export class Draft {
   /** Throws between `finish()` and `reset()`. */
   checkUnfinished(): void {
     if (this.finished) throw buildError("the message is finished: call reset() before the next one");
+  }
+
+  /** An empty sink for the elements of one list; `putBack` when they are in the message. */
+  takeSpare(): Sink {
+    return this.#spares.pop() ?? new Sink(SPARE_BYTES, this.bytesMax);
+  }
+
+  putBack(spare: Sink): void {
+    spare.length = 0;
+    if (this.#spares.length < SPARES_MAX) this.#spares.push(spare);
   }
 
   /** Appends the bytes and makes the slot at `at` point to them. The slot is zero before; empty bytes leave it null. */

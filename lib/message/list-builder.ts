@@ -2,7 +2,7 @@
 import { POINTER_BYTES, SLOT_BYTES } from "./format.ts";
 import { Part, pointTo } from "./draft.ts";
 import type { Draft, ObjectTarget } from "./draft.ts";
-import { Sink } from "./sink.ts";
+import type { Sink } from "./sink.ts";
 import * as store from "./store.ts";
 
 /** A list that lies in the message. Give it to `setList`. */
@@ -66,23 +66,23 @@ export abstract class ListBuilder extends Part {
   protected abstract place(offset: number): void;
 }
 
-const FIRST_BYTES = 64;
-
 /** A list of numbers, of bytes, or of fixed-size byte strings such as addresses. What is added must fit the stride. */
 export class ScalarListBuilder extends ListBuilder {
   /** Bytes of one element. */
   readonly stride: number;
+  /** The draft's again once this list is finished. */
   readonly #elements: Sink;
+  #length = 0;
 
   /** @internal */
   constructor(draft: Draft, stride: number) {
     super(draft);
     this.stride = stride;
-    this.#elements = new Sink(FIRST_BYTES, draft.bytesMax);
+    this.#elements = draft.takeSpare();
   }
 
   get length(): number {
-    return this.#elements.length / this.stride;
+    return this.#length;
   }
 
   addUint8(value: number): this {
@@ -148,8 +148,8 @@ export class ScalarListBuilder extends ListBuilder {
   /** One element of exactly `stride` bytes. */
   addFixedBytes(value: Uint8Array): this {
     store.checkBytes(value);
-    const elements = this.#room(value.length);
-    elements.append(value);
+    this.#room(value.length).append(value);
+    this.#length++;
     return this;
   }
 
@@ -157,12 +157,14 @@ export class ScalarListBuilder extends ListBuilder {
   addBytes(value: Uint8Array): this {
     store.checkBytes(value);
     this.#room(1).append(value);
+    this.#length += value.length;
     return this;
   }
 
   protected override place(): void {
     const { bytes, length } = this.#elements;
     this.draft.sink.append(bytes.subarray(0, length));
+    this.draft.putBack(this.#elements);
   }
 
   #room(width: number): Sink {
@@ -178,6 +180,7 @@ export class ScalarListBuilder extends ListBuilder {
 
   #added(): this {
     this.#elements.length += this.stride;
+    this.#length++;
     return this;
   }
 }

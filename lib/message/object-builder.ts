@@ -26,8 +26,8 @@ export class ObjectBuilder extends PlacedPart {
   readonly offset: number;
   /** Length of the fixed section, bytes. */
   readonly dataBytes: number;
-  /** What is written when this object is finished: by field, in the order of setting. */
-  #deferred: Map<number, Uint8Array | ListBuilder> | null = null;
+  /** What is written when this object is finished, in the order of setting, and the slots that point to it. */
+  #deferred: { readonly at: number; readonly value: Uint8Array | ListBuilder }[] | null = null;
 
   /** @internal The caller has reserved `dataBytes` zeros at `offset`. */
   constructor(draft: Draft, offset: number, dataBytes: number) {
@@ -129,7 +129,7 @@ export class ObjectBuilder extends PlacedPart {
   setObject(field: number, target: ObjectTarget): this {
     const at = this.#at(field, POINTER_BYTES);
     const offset = pointTo(this.draft, target);
-    this.#deferred?.delete(field);
+    this.#drop(at);
     if (offset === 0) this.#view().setUint32(at, 0);
     else store.storePointer(this.#view(), at, offset);
     return this;
@@ -145,7 +145,7 @@ export class ObjectBuilder extends PlacedPart {
     const at = this.#at(field, SLOT_BYTES);
     const placed = list === null || list.offset === 0 || list.length === 0 ? NO_LIST : list;
     if (placed !== NO_LIST) this.#checkPlaced(placed);
-    this.#deferred?.delete(field);
+    this.#drop(at);
     storeList(this.draft, at, placed);
     return this;
   }
@@ -154,8 +154,7 @@ export class ObjectBuilder extends PlacedPart {
   finish(): number {
     this.live();
     if (this.#deferred !== null) {
-      for (const [field, value] of this.#deferred) {
-        const at = this.offset + field;
+      for (const { at, value } of this.#deferred) {
         this.#view().setBigUint64(at, 0n);
         if (value instanceof ListBuilder) value.pointFrom(at);
         else this.draft.writeBytes(at, value);
@@ -198,11 +197,18 @@ export class ObjectBuilder extends PlacedPart {
   }
 
   #defer(field: number, value: Uint8Array | ListBuilder): this {
-    this.#at(field, SLOT_BYTES);
-    this.#deferred ??= new Map();
-    this.#deferred.delete(field);
-    this.#deferred.set(field, value);
+    const at = this.#at(field, SLOT_BYTES);
+    this.#drop(at);
+    this.#deferred ??= [];
+    this.#deferred.push({ at, value });
     return this;
+  }
+
+  /** Forgets what an earlier setting of the same field has deferred. */
+  #drop(at: number): void {
+    if (this.#deferred === null) return;
+    const index = this.#deferred.findIndex((entry) => entry.at === at);
+    if (index >= 0) this.#deferred.splice(index, 1);
   }
 
   #setExactly(type: string, width: number, field: number, value: Uint8Array): this {

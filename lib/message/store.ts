@@ -29,7 +29,7 @@ export function show(value: unknown): string {
         ? "null"
         : value instanceof Uint8Array
           ? `${value.length} bytes`
-          : `a ${typeof value}`;
+          : `value of type ${typeof value}`;
   }
 }
 
@@ -38,10 +38,26 @@ function integer(type: string, value: number, min: number, max: number): number 
   throw buildError(`${type}: an integer from ${min} to ${max} is needed, got ${show(value)}`);
 }
 
-function wide(type: string, value: bigint | number, min: bigint, max: bigint): bigint {
-  const exact = typeof value === "number" && Number.isSafeInteger(value) ? BigInt(value) : value;
-  if (typeof exact === "bigint" && exact >= min && exact <= max) return exact;
-  throw buildError(`${type}: a bigint (or safe integer) from ${min} to ${max} is needed, got ${show(value)}`);
+/** The 64-bit two's complement of a bigint, or of a number that is a safe integer. */
+function storeWide(
+  type: string,
+  view: DataView,
+  at: number,
+  value: bigint | number,
+  min: bigint,
+  max: bigint,
+): void {
+  // Numbers go in as two halves: making a bigint of each would cost ten times as much.
+  if (Number.isSafeInteger(value) && (min < 0n || (value as number) >= 0)) {
+    view.setUint32(at, (value as number) >>> 0, true);
+    view.setInt32(at + 4, Math.floor((value as number) / 2 ** 32), true);
+  } else if (typeof value === "bigint" && value >= min && value <= max) {
+    view.setBigInt64(at, value, true);
+  } else {
+    throw buildError(
+      `${type}: a bigint (or safe integer) from ${min} to ${max} is needed, got ${show(value)}`,
+    );
+  }
 }
 
 export function storeBool(view: DataView, at: number, value: boolean): void {
@@ -62,7 +78,7 @@ export function storeUint32(view: DataView, at: number, value: number): void {
 }
 
 export function storeUint64(view: DataView, at: number, value: bigint | number): void {
-  view.setBigUint64(at, wide("uint64", value, 0n, UINT64_MAX), true);
+  storeWide("uint64", view, at, value, 0n, UINT64_MAX);
 }
 
 export function storeInt8(view: DataView, at: number, value: number): void {
@@ -78,7 +94,7 @@ export function storeInt32(view: DataView, at: number, value: number): void {
 }
 
 export function storeInt64(view: DataView, at: number, value: bigint | number): void {
-  view.setBigInt64(at, wide("int64", value, INT64_MIN, INT64_MAX), true);
+  storeWide("int64", view, at, value, INT64_MIN, INT64_MAX);
 }
 
 /** Rounds to the nearest float32; a finite number that would round to infinity is out of range. */

@@ -68,6 +68,15 @@ export interface Transport extends BufferAllocator, AsyncDisposable, AsyncIterab
    */
   recv(options?: { signal?: AbortSignal }): Promise<Envelope>;
 
+  /**
+   * `send` for hot paths: takes the message if that needs no waiting, and says whether it did; on false, `await send(...)`.
+   * Throws what `send` would reject with for bad arguments.
+   */
+  trySend(peer: string, message: Uint8Array): boolean;
+
+  /** `recv` for hot paths: the next message if one has come, else null. Never overtakes a `recv` that waits. */
+  tryRecv(): Envelope | null;
+
   stats(): TransportStats;
 
   /**

@@ -54,6 +54,14 @@ class DefaultTransport implements Transport {
     return this.wire.recv(options?.signal);
   }
 
+  trySend(peer: string, message: Uint8Array): boolean {
+    return this.wire.trySend(peer, message);
+  }
+
+  tryRecv(): Envelope | null {
+    return this.wire.tryRecv();
+  }
+
   allocBuffer(_size: number, _options?: { signal?: AbortSignal }): Promise<Buffer> {
     const text =
       "the default transport has no managed memory: use the heap (new Uint8Array), or pick another transport";
@@ -75,16 +83,20 @@ class DefaultTransport implements Transport {
   /** Every received envelope until the transport is closed. Leaving the loop leaves the transport open. */
   [Symbol.asyncIterator](): AsyncIterator<Envelope> {
     const { wire } = this;
+    const done: IteratorResult<Envelope> = { done: true, value: undefined };
     return {
-      async next(): Promise<IteratorResult<Envelope>> {
-        try {
-          return { done: false, value: await wire.recv() };
-        } catch (error) {
-          if (wire.isClosed) return { done: true, value: undefined };
-          throw error;
-        }
+      next(): Promise<IteratorResult<Envelope>> {
+        const queued = wire.tryRecv();
+        if (queued !== null) return Promise.resolve({ done: false, value: queued });
+        return wire.recv().then(
+          (value) => ({ done: false, value }),
+          (error: unknown) => {
+            if (wire.isClosed) return done;
+            throw error;
+          },
+        );
       },
-      return: () => Promise.resolve({ done: true, value: undefined }),
+      return: () => Promise.resolve(done),
     };
   }
 }

@@ -46,7 +46,8 @@ export const DEFAULT_LIMITS: Limits = {
   reconnectMaxMillis: 10_000,
   connections: 1_024,
   handshakes: 512,
-  sendQueueBytes: 4 * MIB,
+  // The kernel queues some megabytes more; a deeper queue of ours only falls out of the processor's caches.
+  sendQueueBytes: MIB,
   recvQueueBytes: 4 * MIB,
   totalQueueBytes: 256 * MIB,
 };

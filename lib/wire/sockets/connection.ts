@@ -4,11 +4,12 @@
  */
 import type { Socket } from "bun";
 import { ConnectionLostError, type ZapError } from "../../errors/index.ts";
+import { heapArena } from "../../memory/index.ts";
 import type { HeaderFaultName } from "../../message/index.ts";
 import { FrameReader, type FrameSink } from "./frames.ts";
 import { decodeAck, encodeAck } from "./hello.ts";
 import { PAUSE_HELD, PAUSE_PEER_QUEUE, PAUSE_RESERVE, PAUSE_TOTAL_QUEUE, type Hub } from "./hub.ts";
-import { SocketEnvelope, type EnvelopeSource, type Lease } from "./inbox.ts";
+import { Batch, type BatchSource } from "./inbox.ts";
 import type { Peer } from "./peer.ts";
 
 /** An acknowledgement goes out at the latest after this much was received (and once per sweep). */
@@ -30,7 +31,7 @@ export interface ConnectionOwner {
 
 export type WireSocket = Socket<Connection>;
 
-export class Connection implements FrameSink, EnvelopeSource {
+export class Connection implements FrameSink, BatchSource {
   readonly hub: Hub;
   readonly owner: ConnectionOwner;
   readonly inbound: boolean;
@@ -70,10 +71,7 @@ export class Connection implements FrameSink, EnvelopeSource {
   private readonly reader: FrameReader;
   private pauses = 0;
   private readonly waiting: Uint8Array[] = [];
-  private lease: Lease | null = null;
-  private leaseChunk: Uint8Array | null = null;
-  private leaseBytes = 0;
-  private lastEnvelope: SocketEnvelope | null = null;
+  private chargedChunk: Uint8Array | null = null;
 
   /** Bytes that go out before anything else: hellos, last words. */
   private raw: Uint8Array | null = null;
@@ -109,7 +107,7 @@ export class Connection implements FrameSink, EnvelopeSource {
     const { reader } = this;
     const framesBefore = reader.frames;
     const consumed = reader.consume(chunk);
-    this.settleLease(chunk);
+    this.chargedChunk = null;
     if (reader.midFrame) {
       if (this.frameAt === 0 || reader.frames !== framesBefore) this.frameAt = this.readAt;
     } else this.frameAt = 0;
@@ -131,37 +129,38 @@ export class Connection implements FrameSink, EnvelopeSource {
     this.owner.onHello(this, bytes);
   }
 
-  message(chunk: Uint8Array, start: number, end: number): void {
-    const { hub } = this;
-    hub.unreserve(this.reader.reserved);
-    const length = end - start;
-    hub.messagesIn++;
-    hub.bytesIn += length;
-    if (hub.closing) {
-      hub.discarded++;
-      return;
-    }
-    if (chunk !== this.leaseChunk || this.lease === null) {
-      this.lease = hub.inbox.lease(this.peerId);
-      this.leaseChunk = chunk;
-      this.leaseBytes = 0;
-    }
-    const envelope = new SocketEnvelope(this, chunk, start, end, this.lease);
-    this.leaseBytes += length;
-    this.lastEnvelope = envelope;
-    this.received++;
-    this.bytesSinceAck += length;
-    hub.inbox.push(envelope);
+  batch(chunk: Uint8Array, at: number, messages: number, bytes: number): void {
+    // The envelopes keep all of the chunk alive: its first batch counts for all of it.
+    const charge = chunk === this.chargedChunk ? 0 : chunk.length;
+    this.chargedChunk = chunk;
+    this.deliver(new Batch(this, chunk, at, messages, charge, null), messages, bytes);
   }
 
-  /** The envelopes of a chunk keep all of it alive, so the rest of it is charged to the last of them. */
-  private settleLease(chunk: Uint8Array): void {
-    if (this.lastEnvelope !== null && this.leaseChunk === chunk) {
-      this.hub.inbox.chargeMore(this.lastEnvelope, chunk.length - this.leaseBytes);
+  assembled(message: Uint8Array): void {
+    this.hub.unreserve(this.reader.reserved);
+    this.deliver(new Batch(this, message, 0, 1, message.length, heapArena), 1, message.length);
+  }
+
+  private deliver(batch: Batch, messages: number, bytes: number): void {
+    const { hub } = this;
+    hub.messagesIn += messages;
+    hub.bytesIn += bytes;
+    if (hub.closing) {
+      // Nobody can take them any more; not acknowledged, so that their sender learns of it.
+      hub.discarded += messages;
+      return;
     }
-    this.lease = null;
-    this.leaseChunk = null;
-    this.lastEnvelope = null;
+    this.received += messages;
+    this.bytesSinceAck += bytes;
+    hub.inbox.push(batch);
+  }
+
+  memory(bytes: number): Uint8Array {
+    return heapArena.take(bytes);
+  }
+
+  recycle(memory: Uint8Array): void {
+    heapArena.give(memory);
   }
 
   control(bytes: Uint8Array): void {
@@ -345,6 +344,7 @@ export class Connection implements FrameSink, EnvelopeSource {
     if (this.state === "closed") return;
     const { midFrame } = this;
     this.hub.unreserve(this.reader.reserved);
+    this.reader.close();
     const before = this.state;
     this.state = "closed";
     this.waiting.length = 0;

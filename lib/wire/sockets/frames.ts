@@ -17,8 +17,13 @@ const STAGE_BYTES = 64 * 1024;
 export interface FrameSink {
   /** The first frame of the connection, whatever it holds; `bytes` is the sink's to keep. */
   hello(bytes: Uint8Array): void;
-  /** One whole, checked message: `chunk[start, end)`. The memory is the sink's to keep. */
-  message(chunk: Uint8Array, start: number, end: number): void;
+  /** Whole, checked frames, one behind the other from `chunk[at]` on. The memory is the sink's to keep. */
+  batch(chunk: Uint8Array, at: number, messages: number, bytes: number): void;
+  /** One whole, checked message in memory of its own, which `memory` gave. */
+  assembled(message: Uint8Array): void;
+  /** Memory for a message that arrives in pieces; `recycle` takes back what was not handed on. */
+  memory(bytes: number): Uint8Array;
+  recycle(memory: Uint8Array): void;
   /** A frame shorter than a message header; empty for a bare keepalive. Valid during the call. */
   control(bytes: Uint8Array): void;
   /** A frame that is not a ZAP message; its bytes are passed over. */
@@ -87,16 +92,24 @@ export class FrameReader {
     const { sink, versions } = this;
     const last = chunk.length - (PREFIX_BYTES + HEADER_BYTES);
     let at = from;
+    let first = from;
+    let messages = 0;
     while (at <= last) {
       const length = view.getUint32(at, true);
       const stop = at + PREFIX_BYTES + length;
       if (length < HEADER_BYTES || stop > chunk.length || length > this.frameBytesMax) break;
       const fault = headerFault(chunk, at + PREFIX_BYTES, length, versions);
-      if (fault === 0) sink.message(chunk, at + PREFIX_BYTES, stop);
-      else sink.dropped(HEADER_FAULTS[fault]!);
+      if (fault === 0) messages++;
+      else {
+        if (messages > 0) sink.batch(chunk, first, messages, at - first - PREFIX_BYTES * messages);
+        sink.dropped(HEADER_FAULTS[fault]!);
+        first = stop;
+        messages = 0;
+      }
       this.frames++;
       at = stop;
     }
+    if (messages > 0) sink.batch(chunk, first, messages, at - first - PREFIX_BYTES * messages);
     return at;
   }
 
@@ -135,7 +148,7 @@ export class FrameReader {
       if (this.skip === 0) this.endFrame();
       return at;
     }
-    const first = new Uint8Array(Math.min(length, STAGE_BYTES));
+    const first = this.sink.memory(Math.min(length, STAGE_BYTES));
     first.set(head.subarray(PREFIX_BYTES));
     this.hold(first, length);
     this.filled = HEADER_BYTES;
@@ -180,9 +193,9 @@ export class FrameReader {
     if (stage === null || stage.length === this.bodyLength) return true;
     if (!this.sink.reserve(this.bodyLength)) return false;
     this.reserved = this.bodyLength;
-    // Every byte is written before the frame is delivered, so zeroing it first would be wasted.
-    const whole = new Uint8Array(globalThis.Buffer.allocUnsafeSlow(this.bodyLength).buffer);
+    const whole = this.sink.memory(this.bodyLength);
     whole.set(stage.subarray(0, this.filled));
+    this.sink.recycle(stage);
     this.body = whole;
     return true;
   }
@@ -197,8 +210,15 @@ export class FrameReader {
       this.sink.hello(body);
       return;
     }
-    this.sink.message(body, 0, this.bodyLength);
+    this.sink.assembled(body);
     this.endFrame();
+  }
+
+  /** Gives back what a frame that will never be whole holds. */
+  close(): void {
+    this.dead = true;
+    if (this.body !== null && !this.greeting) this.sink.recycle(this.body);
+    this.body = null;
   }
 
   private endFrame(): void {

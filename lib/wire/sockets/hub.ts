@@ -50,8 +50,8 @@ export class Hub {
     this.limits = limits;
     this.versions = versions;
     this.onEvent = onEvent;
-    this.inbox = new Inbox((count) => {
-      this.emit({ type: "unreleased", peer: count.peerId, envelopes: count.held });
+    this.inbox = new Inbox((lease) => {
+      this.emit({ type: "unreleased", peer: lease.peerId, envelopes: lease.held });
     });
   }
 

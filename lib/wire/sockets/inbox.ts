@@ -1,70 +1,110 @@
-/** Received envelopes, and the `recv` calls that wait for them. Each envelope goes to exactly one call, in order of asking. */
+/**
+ * Received messages, and the `recv` calls that wait for them. Each message goes to exactly one call, in order of asking.
+ *
+ * Messages are queued as they lie in memory, in batches; an envelope is made when somebody takes it. So a queue of many small
+ * messages costs what they arrived in, and nothing for each.
+ */
 import { AbortedError, ClosedError } from "../../errors/index.ts";
 import type { Envelope } from "../contract.ts";
 import { Fifo } from "./fifo.ts";
+import type { HeapArena } from "../../memory/index.ts";
 
-/** What a queued envelope costs beside its bytes. Counting it keeps a flood of tiny messages within the limits. */
-const ENVELOPE_OVERHEAD_BYTES = 64;
+const PREFIX_BYTES = 4;
 
-/** Where envelopes come from: told when one has been taken, so that it may read on. */
-export interface EnvelopeSource {
+/** Where messages come from: told when a batch has been taken whole, so that it may read on. */
+export interface BatchSource {
   readonly peerId: string;
+  /** Bytes of memory that its queued batches keep. */
   queuedBytes: number;
   taken(): void;
 }
 
-/** How many envelopes over one receive buffer were not released yet; outlives the buffer, to be read when it is collected. */
+/** How many envelopes of a batch were not released yet; outlives the batch, to be read when that is collected. */
 export interface LeaseCount {
   readonly peerId: string;
   held: number;
 }
 
-/** One receive buffer, held alive by the envelopes that lie in it. */
-export class Lease {
-  readonly count: LeaseCount;
+/** Messages that lie one behind the other in one piece of memory. The envelopes made of it keep it alive. */
+export class Batch {
+  readonly source: BatchSource;
+  readonly bytes: Uint8Array;
+  /** The next message to take, or with `framed` its length prefix. */
+  at: number;
+  /** Messages not taken yet. */
+  messages: number;
+  /** A length prefix stands before each message; else the batch is one message. */
+  readonly framed: boolean;
+  /** What it counts for while it is queued, bytes. */
+  readonly charge: number;
+  readonly lease: LeaseCount;
+  /** Where `bytes` goes back to when the envelope of an unframed batch is released. */
+  readonly arena: HeapArena | null;
 
-  constructor(peerId: string) {
-    this.count = { peerId, held: 0 };
+  constructor(
+    source: BatchSource,
+    bytes: Uint8Array,
+    at: number,
+    messages: number,
+    charge: number,
+    arena: HeapArena | null,
+  ) {
+    this.source = source;
+    this.bytes = bytes;
+    this.at = at;
+    this.messages = messages;
+    this.framed = arena === null;
+    this.charge = charge;
+    this.lease = { peerId: source.peerId, held: 0 };
+    this.arena = arena;
+  }
+
+  /** Makes the envelope of the next message. There must be one. */
+  take(): SocketEnvelope {
+    const { bytes, at } = this;
+    this.messages--;
+    this.lease.held++;
+    if (!this.framed) return new SocketEnvelope(this, at, bytes.length);
+    const start = at + PREFIX_BYTES;
+    const length = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
+    this.at = start + length;
+    return new SocketEnvelope(this, start, this.at);
   }
 }
 
 export class SocketEnvelope implements Envelope {
-  readonly source: EnvelopeSource;
-  readonly buffer = null;
-  /** Bytes that this envelope counts for while it is queued; 0 when it is not. */
-  charge = 0;
-  private readonly chunk: Uint8Array;
+  private readonly batch: Batch;
   private readonly start: number;
   private readonly end: number;
   private view: Uint8Array | null = null;
-  private lease: Lease | null;
+  private released = false;
 
-  constructor(source: EnvelopeSource, chunk: Uint8Array, start: number, end: number, lease: Lease) {
-    this.source = source;
-    this.chunk = chunk;
+  constructor(batch: Batch, start: number, end: number) {
+    this.batch = batch;
     this.start = start;
     this.end = end;
-    this.lease = lease;
-    lease.count.held++;
+  }
+
+  get buffer(): null {
+    return null;
   }
 
   get peer(): string {
-    return this.source.peerId;
+    return this.batch.source.peerId;
   }
 
-  get byteLength(): number {
-    return this.end - this.start;
-  }
-
-  /** Made on first use: many consumers look at the header or the length alone. */
+  /** Made on first use: many consumers look at who sent it alone. */
   get message(): Uint8Array {
-    return (this.view ??= this.chunk.subarray(this.start, this.end));
+    if (this.released) throw new ClosedError("envelope.message: the envelope was released");
+    return (this.view ??= this.batch.bytes.subarray(this.start, this.end));
   }
 
   release(): void {
-    if (this.lease === null) return;
-    this.lease.count.held--;
-    this.lease = null;
+    if (this.released) return;
+    this.released = true;
+    const { batch } = this;
+    batch.lease.held--;
+    batch.arena?.give(batch.bytes);
   }
 }
 
@@ -74,62 +114,47 @@ interface RecvWaiter {
 }
 
 export class Inbox {
-  /** Bytes and messages queued, all peers. */
+  /** Memory that queued batches keep, bytes, and the messages in them; all peers. */
   queuedBytes = 0;
-  private readonly queue = new Fifo<SocketEnvelope>();
+  queuedMessages = 0;
+  private readonly queue = new Fifo<Batch>();
   private readonly waiters = new Fifo<RecvWaiter>();
   private closed = false;
   private readonly registry: FinalizationRegistry<LeaseCount>;
 
-  constructor(unreleased: (count: LeaseCount) => void) {
-    this.registry = new FinalizationRegistry((count) => {
-      if (count.held > 0) unreleased(count);
+  constructor(unreleased: (lease: LeaseCount) => void) {
+    this.registry = new FinalizationRegistry((lease) => {
+      if (lease.held > 0) unreleased(lease);
     });
-  }
-
-  get queuedMessages(): number {
-    return this.queue.length;
   }
 
   get waiting(): number {
     return this.waiters.length;
   }
 
-  lease(peerId: string): Lease {
-    const lease = new Lease(peerId);
-    this.registry.register(lease, lease.count);
-    return lease;
+  /** Hands the messages to the `recv` calls that have waited longest, and queues what is left. */
+  push(batch: Batch): void {
+    this.registry.register(batch, batch.lease);
+    while (batch.messages > 0 && this.waiters.length > 0) this.waiters.shift()!.resolve(batch.take());
+    if (batch.messages === 0) return;
+    batch.source.queuedBytes += batch.charge;
+    this.queuedBytes += batch.charge;
+    this.queuedMessages += batch.messages;
+    this.queue.push(batch);
   }
 
-  /** Hands the envelope to the `recv` that has waited longest, or queues it. */
-  push(envelope: SocketEnvelope): void {
-    const waiter = this.waiters.shift();
-    if (waiter !== undefined) {
-      waiter.resolve(envelope);
-      return;
-    }
-    envelope.charge = envelope.byteLength + ENVELOPE_OVERHEAD_BYTES;
-    envelope.source.queuedBytes += envelope.charge;
-    this.queuedBytes += envelope.charge;
-    this.queue.push(envelope);
-  }
-
-  /** Counts bytes that a queued envelope keeps alive beside its own. */
-  chargeMore(envelope: SocketEnvelope, bytes: number): void {
-    if (envelope.charge === 0) return;
-    envelope.charge += bytes;
-    envelope.source.queuedBytes += bytes;
-    this.queuedBytes += bytes;
-  }
-
-  /** The next envelope if one is queued. */
+  /** The next envelope if a message is queued. */
   take(): Envelope | undefined {
-    const envelope = this.queue.shift();
-    if (envelope === undefined) return undefined;
-    this.queuedBytes -= envelope.charge;
-    envelope.source.queuedBytes -= envelope.charge;
-    envelope.charge = 0;
-    envelope.source.taken();
+    const batch = this.queue.peek();
+    if (batch === undefined) return undefined;
+    const envelope = batch.take();
+    this.queuedMessages--;
+    if (batch.messages === 0) {
+      this.queue.shift();
+      this.queuedBytes -= batch.charge;
+      batch.source.queuedBytes -= batch.charge;
+      batch.source.taken();
+    }
     return envelope;
   }
 
@@ -161,9 +186,10 @@ export class Inbox {
     this.closed = true;
     for (const waiter of this.waiters.drain())
       waiter.reject(new ClosedError("recv: the transport was closed"));
-    const unread = this.queue.drain();
-    for (const envelope of unread) envelope.release();
+    const unread = this.queuedMessages;
+    this.queue.drain();
     this.queuedBytes = 0;
-    return unread.length;
+    this.queuedMessages = 0;
+    return unread;
   }
 }

@@ -11,9 +11,6 @@ import { Fifo } from "./fifo.ts";
 import type { Hub } from "./hub.ts";
 import { Outbox, type Settle } from "./outbox.ts";
 
-/** Resolved already: a `send` that was handed over at once allocates nothing. */
-const DONE = Promise.resolve();
-
 interface SendWaiter {
   readonly message: Uint8Array;
   readonly queuedAt: number;
@@ -40,6 +37,8 @@ export class Peer {
   attempts = 0;
   nextDialAt = 0;
   dialling = false;
+  /** On the list of peers to be flushed. */
+  dirty = false;
   private readonly waiters = new Fifo<SendWaiter>();
   private blocked = false;
   /** `connect` calls that learnt this peer's id from a duplicate answer and wait for the first connection. */
@@ -77,12 +76,12 @@ export class Peer {
     return false;
   }
 
-  /** The fast path of `send`: takes the message if that needs no waiting. Null where it does. */
-  accept(message: Uint8Array): Promise<void> | null {
-    if (!this.ready || this.waiters.length > 0 || !this.hasRoom(message.length)) return null;
-    if (Outbox.isDirect(message)) return null;
+  /** The fast path of `send`: takes the message if that needs no waiting. */
+  accept(message: Uint8Array): boolean {
+    if (!this.ready || this.waiters.length > 0 || !this.hasRoom(message.length)) return false;
+    if (Outbox.isDirect(message)) return false;
     this.outbox.append(message);
-    return DONE;
+    return true;
   }
 
   /** The slow path: a large message, a full queue, no connection, or a signal to listen to. */

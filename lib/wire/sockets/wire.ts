@@ -29,9 +29,12 @@ import { certificateNames, chainFault, resolveTls, type BunTls } from "./tls.ts"
 /** Kernel keepalive probes find hosts that vanished; ours find processes that hang. */
 const TCP_KEEPALIVE_MILLIS = 30_000;
 /** Queued bytes at which frames go to the kernel at once instead of waiting for company. */
-const FLUSH_BYTES = 64 * 1024;
+const FLUSH_BYTES = 240 * 1024;
 /** Rounds of the microtask queue without a new message after which what is queued goes out. */
 const IDLE_ROUNDS = 4;
+
+/** Resolved already: a `send` that was handed over at once allocates nothing. */
+const DONE = Promise.resolve();
 
 export class SocketsWire implements ConnectionOwner {
   readonly nodeId: string;
@@ -278,24 +281,41 @@ export class SocketsWire implements ConnectionOwner {
 
   send(id: string, message: Uint8Array, signal?: AbortSignal): Promise<void> {
     const { hub } = this;
-    if (!(message instanceof Uint8Array)) {
-      return Promise.reject(new MessageError("ERR_ZAP_MESSAGE_SHORT", "send: a message is a Uint8Array"));
-    }
-    const fault = headerFault(message, 0, message.length, hub.versions);
-    if (fault !== 0) return Promise.reject(headerError(fault, message, 0, message.length, hub.versions));
-    if (message.length > hub.limits.frameBytes) return Promise.reject(this.tooLarge(message));
+    const fault = this.unsendable(message);
+    if (fault !== null) return Promise.reject(fault);
     if (hub.closing) return Promise.reject(new ClosedError("send: the transport is closed"));
     const peer = this.book.get(id);
     if (peer === undefined) return Promise.reject(this.unknown(id));
-    const accepted = signal?.aborted ? null : peer.accept(message);
-    if (accepted !== null) {
+    if ((signal === undefined || !signal.aborted) && peer.accept(message)) {
       this.touch(peer);
-      return accepted;
+      return DONE;
     }
     if (peer.connection === null && peer.address === null) return Promise.reject(peer.unreachable("now"));
     const pending = peer.enqueue(message, signal);
     if (peer.connection === null) this.dialler.keepUp(peer, performance.now());
     return pending;
+  }
+
+  /** `send` where it needs no waiting, without a promise. False where it does; throws what `send` would reject with. */
+  trySend(id: string, message: Uint8Array): boolean {
+    const fault = this.unsendable(message);
+    if (fault !== null) throw fault;
+    if (this.hub.closing) throw new ClosedError("trySend: the transport is closed");
+    const peer = this.book.get(id);
+    if (peer === undefined) throw this.unknown(id);
+    if (!peer.accept(message)) return false;
+    this.touch(peer);
+    return true;
+  }
+
+  private unsendable(message: Uint8Array): ZapError | null {
+    const { limits, versions } = this.hub;
+    if (!(message instanceof Uint8Array)) {
+      return new MessageError("ERR_ZAP_MESSAGE_SHORT", "send: a message is a Uint8Array");
+    }
+    const fault = headerFault(message, 0, message.length, versions);
+    if (fault !== 0) return headerError(fault, message, 0, message.length, versions);
+    return message.length > limits.frameBytes ? this.tooLarge(message) : null;
   }
 
   private tooLarge(message: Uint8Array): FrameTooLargeError {
@@ -314,7 +334,10 @@ export class SocketsWire implements ConnectionOwner {
   private touch(peer: Peer): void {
     if (peer.outbox.bytes >= FLUSH_BYTES) return peer.flush();
     this.sends++;
-    this.dirty.push(peer);
+    if (!peer.dirty) {
+      peer.dirty = true;
+      this.dirty.push(peer);
+    }
     if (this.pumping) return;
     this.pumping = true;
     this.sendsSeen = this.sends;
@@ -331,13 +354,21 @@ export class SocketsWire implements ConnectionOwner {
     } else if (++this.idleRounds < IDLE_ROUNDS) queueMicrotask(this.pump);
     else {
       this.pumping = false;
-      for (const peer of this.dirty) if (peer.outbox.bytes > 0) peer.flush();
+      for (const peer of this.dirty) {
+        peer.dirty = false;
+        peer.flush();
+      }
       this.dirty.length = 0;
     }
   };
 
   recv(signal?: AbortSignal): Promise<Envelope> {
     return this.hub.inbox.recv(signal);
+  }
+
+  /** The next message if one is queued, without a promise. */
+  tryRecv(): Envelope | null {
+    return this.hub.inbox.take() ?? null;
   }
 
   get isClosed(): boolean {
