@@ -71,7 +71,7 @@ export async function listen(argv: readonly string[], io: Io): Promise<number> {
     if (event.type === "connected") receiver?.connected(event.peer);
     else if (event.type === "disconnected") {
       // Losses of known peers are told by what became of their files.
-      const why = event.error === null ? "the sender left" : `the sender is gone: ${event.error.message}`;
+      const why = event.error === null ? "the sender left" : event.error.message;
       receiver?.disconnected(event.peer, printable(why));
     } else if (event.type === "error" && event.peer === null) page.trouble(event.error.message);
   };

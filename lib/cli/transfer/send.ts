@@ -83,8 +83,12 @@ async function deliver(io: Io, wishes: Wishes): Promise<number> {
   const transport = await openTransport(io, wishes.values, {
     onEvent: (event) => {
       if (event.type !== "disconnected" || (receiver !== null && event.peer !== receiver)) return;
-      const why = event.error === null ? "it closed the connection" : event.error.message;
-      lost.abort(new CommandError(`the receiver ${printable(event.peer)} is gone: ${printable(why)}`));
+      const { peer, error } = event;
+      const text =
+        error === null
+          ? `the receiver ${peer} closed the connection`
+          : `the receiver is gone: ${error.message}`;
+      lost.abort(new CommandError(printable(text, 500)));
     },
   });
   try {

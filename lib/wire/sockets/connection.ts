@@ -47,6 +47,10 @@ export class Connection implements FrameSink, BatchSource {
   /** What went wrong first; reported when the socket is gone. */
   error: ZapError | null = null;
   remoteEnded = false;
+  /** Something has come from the far end. */
+  heard = false;
+  /** A duplicate that we ended ourselves. */
+  turnedAway = false;
 
   /** Milliseconds of `performance.now()`. */
   bornAt = performance.now();
@@ -98,6 +102,7 @@ export class Connection implements FrameSink, BatchSource {
 
   feed(chunk: Uint8Array): void {
     this.readAt = performance.now();
+    this.heard = true;
     if (this.state === "closed") return;
     if (this.pauses !== 0 || this.waiting.length > 0) this.waiting.push(chunk);
     else this.read(chunk);
@@ -333,9 +338,14 @@ export class Connection implements FrameSink, BatchSource {
   /** Ends the connection at once. What the far end has not taken is lost. */
   end(): void {
     if (this.state === "closed") return;
-    if (this.socket === null) this.gone(null);
-    else this.socket.terminate();
+    this.socket?.terminate();
     // `close` may come later or, from inside a callback, never: either way this is over.
+    this.gone(null);
+  }
+
+  /** Ends a connection on which we have said nothing, without alarming the far end. */
+  leave(): void {
+    this.socket?.end();
     this.gone(null);
   }
 

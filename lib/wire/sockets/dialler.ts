@@ -109,10 +109,12 @@ export class Dialler {
 
   /** The connection of an attempt ended before its hello was answered. */
   lost(dial: Dial, error: ZapError | null): void {
+    if (error instanceof HandshakeError) return this.finish(dial, error);
+    const broken = error === null ? "closed the connection" : "broke the connection";
     const text =
-      `${dial.address} closed the connection before it answered the handshake: ` +
-      "it does not allow this node, or is connected with it already, or is no ZAP node";
-    this.finish(dial, error ?? new HandshakeError(text));
+      `${dial.address} ${broken} before it answered the handshake: it does not allow this node, ` +
+      "or is connected with it already, or speaks TLS where we do not (or the reverse), or is no ZAP node";
+    this.finish(dial, new HandshakeError(text, error === null ? undefined : { cause: error }));
   }
 
   /** Calls off every attempt. */

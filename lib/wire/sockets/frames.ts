@@ -122,7 +122,10 @@ export class FrameReader {
     const length = view.getUint32(0, true);
     if (this.greeting) {
       if (length < HEADER_BYTES || length > HELLO_FRAME_BYTES_MAX) {
-        return this.fail(new HandshakeError(`the first frame has ${length} bytes: not a ZAP hello`), chunk);
+        return this.fail(
+          new HandshakeError(`the first bytes are no ZAP hello (a frame of ${length} bytes)`),
+          chunk,
+        );
       }
       this.hold(new Uint8Array(length), length);
       return at;

@@ -50,7 +50,7 @@ export class Greeter {
     if (known !== undefined && known.connection !== null) {
       // It dialled us while we dialled it, and was faster.
       this.dialler.finish(dial, known);
-      return connection.end();
+      return connection.leave();
     }
     dial.helloSent = true;
     connection.say(encodeHello(this.hub.nodeId, HELLO_KIN));
@@ -94,6 +94,7 @@ export class Greeter {
     }
     if (peer.connection !== null || oursStays) {
       hub.drop("duplicate");
+      connection.turnedAway = true;
       // Other nodes expect the bare end of the connection; ours are told, so that `connect` learns who lives there.
       if (connection.kin) connection.farewell(encodeHello(hub.nodeId, HELLO_DUPLICATE));
       else connection.end();

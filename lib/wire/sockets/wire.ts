@@ -217,9 +217,7 @@ export class SocketsWire implements ConnectionOwner {
     const { peer, state } = connection;
     if (state === "retiring") return void connection.flush();
     if (state !== "open" || peer === null) {
-      if (connection.inbound && state !== "closed") {
-        connection.fail(new HandshakeError(`${connection.address} hung up before it said hello`));
-      } else connection.end();
+      connection.end();
     } else if (connection.midFrame) {
       connection.fail(new ConnectionLostError(`peer ${peer.id} hung up in the middle of a frame`));
     } else if (peer.connection === connection) peer.retireConnection();
@@ -236,15 +234,20 @@ export class SocketsWire implements ConnectionOwner {
       this.greeter.release(dial);
     }
     if (peer === null) {
-      if (connection.inbound && !hub.closing) {
-        hub.drop("handshake");
-        const fault = error ?? new HandshakeError(`${connection.address} hung up before it said hello`);
-        hub.fault(null, fault);
-      }
+      if (connection.inbound && !hub.closing) this.lostStranger(connection, error);
     } else this.lostConnection(connection, peer, error);
     this.greeter.gone(connection);
     if (peer !== null) this.forget(peer);
     if (hub.connections.size === 0) this.onIdle?.();
+  }
+
+  private lostStranger(connection: Connection, error: ZapError | null): void {
+    // Port scanners, health checks, and nodes that found us connected already come and go without a word.
+    if (!connection.heard && !(error instanceof HandshakeError)) return this.hub.drop("silent");
+    if (connection.turnedAway) return;
+    this.hub.drop("handshake");
+    const text = `${connection.address} hung up before it said hello`;
+    this.hub.fault(null, error ?? new HandshakeError(text));
   }
 
   private lostConnection(connection: Connection, peer: Peer, error: ZapError | null): void {
