@@ -37,6 +37,7 @@ describe("values out of range", () => {
     ["uint64 too large", (o) => o.setUint64(0, 2n ** 64n), "got 18446744073709551616n"],
     ["uint64 negative", (o) => o.setUint64(0, -1n), "got -1n"],
     ["uint64 of an unsafe number", (o) => o.setUint64(0, 2 ** 53), "got 9007199254740992"],
+    ["uint64 of -1", (o) => o.setUint64(0, -1), "got -1"],
     ["uint64 of half", (o) => o.setUint64(0, 0.5), "got 0.5"],
     ["int8", (o) => o.setInt8(0, 128), "from -128 to 127 is needed, got 128"],
     ["int16", (o) => o.setInt16(0, -0x8001), "got -32769"],
@@ -48,7 +49,7 @@ describe("values out of range", () => {
     ["bool of a number", (o) => o.setBool(0, wrong(1)), "true or false is needed, got 1"],
     ["text of null", (o) => o.setText(0, wrong(null)), "got null"],
     ["text with half a pair", (o) => o.setText(0, "a\ud800"), "half a surrogate pair"],
-    ["bytes of an array", (o) => o.setBytes(0, wrong([1])), "got a object"],
+    ["bytes of an array", (o) => o.setBytes(0, wrong([1])), "got value of type object"],
     ["address of 19", (o) => o.setAddress(0, new Uint8Array(19)), "exactly 20 bytes are needed, got 19"],
     ["hash of 33", (o) => o.setHash(0, new Uint8Array(33)), "exactly 32 bytes are needed, got 33"],
     ["signature of 64", (o) => o.setSignature(0, new Uint8Array(64)), "exactly 65 bytes are needed, got 64"],
@@ -89,6 +90,31 @@ describe("values out of range", () => {
     expect([root.uint64(8), root.int64(16)]).toEqual([2n ** 64n - 1n, -(2n ** 63n)]);
     expect(root.int64(24)).toBe(BigInt(Number.MIN_SAFE_INTEGER));
     expect([root.float32(32), root.float64(40)]).toEqual([3.4028234663852886e38, -Infinity]);
+  });
+
+  test("64-bit fields take safe integers as well as bigints", () => {
+    const builder = new MessageBuilder();
+    const signed = [
+      0,
+      -0,
+      1,
+      -1,
+      2 ** 31,
+      2 ** 32,
+      -(2 ** 32),
+      2 ** 32 - 1,
+      -(2 ** 32) - 1,
+      2 ** 53 - 1,
+      1 - 2 ** 53,
+    ];
+    for (const value of signed) {
+      const object = builder.reset().startObject(16).setInt64(0, value);
+      if (value >= 0) object.setUint64(8, value);
+      object.finishAsRoot();
+      const root = parse(builder.finish()).root();
+      expect(root.int64(0)).toBe(BigInt(value));
+      if (value >= 0) expect(root.uint64(8)).toBe(BigInt(value));
+    }
   });
 
   test("a refused element leaves the list as it was", () => {

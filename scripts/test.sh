@@ -1,0 +1,4 @@
+#!/bin/sh
+# Sets everything up and runs the tests. Arguments go to `bun test`.
+. "$(dirname "$0")/setup.sh"
+exec bun test "$@"
