@@ -3,7 +3,7 @@
  * Prints JSON lines: the receiver `{"address"}` first; whoever measures `{"result"}`. An error goes to stderr, exit 1. It then
  * stays until it is killed, so that nothing in flight is lost.
  */
-import { floodSchedule, pingPongSchedule, tally } from "./clock.ts";
+import { checked, floodSchedule, pingPongSchedule, tally } from "./clock.ts";
 import type { Peer } from "./peer.ts";
 
 function say(line: object): void {
@@ -28,7 +28,7 @@ process.stdin.on("end", () => process.exit(1)).resume();
 
 const { peer } = (await import(`./peers/${name}.ts`)) as { peer: Peer };
 if (role === "receive") {
-  const take = mode === "throughput" ? tally(size, (result) => say({ result }), fail) : () => {};
+  const take = mode === "throughput" ? tally(size, (result) => say({ result }), fail) : checked(size, fail);
   say({ address: await peer.listen(take, mode === "roundtrip") });
 } else {
   const link = await peer.connect(address);

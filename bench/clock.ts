@@ -53,7 +53,11 @@ export function floodSchedule(size: number, warmMillis: number, runMillis: numbe
 }
 
 /** Counts what arrives between START and END and checks each message; `done` is called once, `fail` on the first bad one. */
-export function tally(size: number, done: (result: Throughput) => void, fail: (error: unknown) => void): Take {
+export function tally(
+  size: number,
+  done: (result: Throughput) => void,
+  fail: (error: unknown) => void,
+): Take {
   let messages = 0;
   let startedAt = 0;
   return (message) => {
@@ -80,6 +84,17 @@ export function tally(size: number, done: (result: Throughput) => void, fail: (e
   };
 }
 
+/** Checks each message and nothing else: the receiver of a ping-pong. */
+export function checked(size: number, fail: (error: unknown) => void): Take {
+  return (message) => {
+    try {
+      checkMessage(message, size);
+    } catch (error) {
+      fail(error);
+    }
+  };
+}
+
 /** The stop-watch of a ping-pong: `next` starts it, `back` reads it. */
 export function pingPongSchedule(
   size: number,
@@ -89,6 +104,7 @@ export function pingPongSchedule(
 ): { next: Next; back: Take; result(): RoundTrip } {
   const data = makeMessage(size, DATA);
   const micros: number[] = [];
+  const check = checked(size, fail);
   const warmUntil = performance.now() + warmMillis;
   const until = warmUntil + runMillis;
   let sentAt = 0;
@@ -99,17 +115,14 @@ export function pingPongSchedule(
     },
     back(message) {
       const now = performance.now();
-      try {
-        checkMessage(message, size);
-      } catch (error) {
-        fail(error);
-      }
+      check(message);
       if (sentAt >= warmUntil) micros.push((now - sentAt) * 1_000);
     },
     result() {
       const sorted = Float64Array.from(micros).sort();
       if (sorted.length === 0) throw new Error("no round trip was finished in time");
-      const at = (part: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))]!;
+      const at = (part: number): number =>
+        sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))]!;
       return { samples: sorted.length, medianMicros: at(0.5), p99Micros: at(0.99) };
     },
   };

@@ -66,7 +66,8 @@ export class FrameReader {
   #goOn(chunk: Uint8Array): number {
     let at = 0;
     if (this.#split === null) {
-      while (this.#headerBytes < HEADER_BYTES && at < chunk.length) this.#header[this.#headerBytes++] = chunk[at++]!;
+      while (this.#headerBytes < HEADER_BYTES && at < chunk.length)
+        this.#header[this.#headerBytes++] = chunk[at++]!;
       if (this.#headerBytes < HEADER_BYTES) return at;
       this.#headerBytes = 0;
       this.#begin(lengthAt(this.#header, 0), chunk.subarray(at, at));

@@ -33,7 +33,8 @@ export function getSent(message: Uint8Array): number {
 
 /** The type of a message that arrived whole. Throws when it has another length or does not begin with the magic. */
 export function checkMessage(message: Uint8Array, size: number): number {
-  if (message.length !== size) throw new Error(`a message of ${message.length} bytes arrived, expected ${size}`);
+  if (message.length !== size)
+    throw new Error(`a message of ${message.length} bytes arrived, expected ${size}`);
   if (message[0] !== 0x5a || message[1] !== 0x41 || message[2] !== 0x50 || message[3] !== 0x00) {
     throw new Error("a message without the magic arrived");
   }

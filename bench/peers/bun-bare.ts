@@ -76,7 +76,7 @@ class BareLink implements Link {
       // Copied through the buffer as well: a small write of its own for the header costs more than the copy.
       putHeader(buffer, 0, message.length);
       fill = HEADER_BYTES;
-      for (let at = 0; at < message.length; ) {
+      for (let at = 0; at < message.length;) {
         const part = message.subarray(at, at + BUFFER_BYTES - fill);
         buffer.set(part, fill);
         fill += part.length;

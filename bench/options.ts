@@ -1,0 +1,89 @@
+/** What can be asked of the benchmark on the command line. */
+import { parseArgs } from "node:util";
+import { CONTENDERS, type Contender } from "./contenders.ts";
+import { SIZE_MIN } from "./message.ts";
+
+export const HELP = `bun run bench [options]
+
+Messages between two processes over loopback: one-way throughput and round trips.
+
+  --only NAME[,NAME]   these contenders alone: ${CONTENDERS.map(({ name }) => name).join(", ")}
+  --sizes SIZE[,SIZE]  these message sizes alone, for example 256,64KiB,1MiB
+                       (round trips are made at 64 B and 64 KiB, where they are among them)
+  --rounds N           rounds to take the medians of (default 3, with --quick 1)
+  --quick              short runs: to see that everything works, not to compare
+  --json               results as JSON on standard output
+  --help               this text
+`;
+
+export interface Options {
+  readonly contenders: readonly Contender[];
+  readonly sizes: readonly number[];
+  readonly roundTripSizes: readonly number[];
+  readonly rounds: number;
+  readonly warmMillis: number;
+  readonly runMillis: number;
+  readonly json: boolean;
+  readonly help: boolean;
+}
+
+const SIZES = [64, 256, 4_096, 65_536, 1_048_576];
+const ROUND_TRIP_SIZES = [64, 65_536];
+/** Below the library's default limit of a frame. */
+const SIZE_MAX = 8 * 1024 * 1024;
+const UNITS: Readonly<Record<string, number>> = { "": 1, b: 1, kib: 1024, mib: 1024 * 1024 };
+
+/** Throws an Error that names what cannot be understood. */
+export function parseOptions(args: readonly string[]): Options {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      only: { type: "string" },
+      sizes: { type: "string" },
+      rounds: { type: "string" },
+      quick: { type: "boolean", default: false },
+      json: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  const sizes = values.sizes === undefined ? SIZES : list(values.sizes).map(parseSize);
+  const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
+  if (!Number.isSafeInteger(rounds) || rounds < 1 || rounds > 1_000) {
+    throw new Error(`--rounds: a number from 1 to 1000 is needed, got ${values.rounds}`);
+  }
+  return {
+    contenders: values.only === undefined ? CONTENDERS : chosen(list(values.only)),
+    sizes: [...new Set(sizes)],
+    roundTripSizes: ROUND_TRIP_SIZES.filter((size) => sizes.includes(size)),
+    rounds,
+    warmMillis: values.quick ? 50 : 250,
+    runMillis: values.quick ? 150 : 750,
+    json: values.json,
+    help: values.help,
+  };
+}
+
+function list(text: string): string[] {
+  return text.split(",").map((part) => part.trim());
+}
+
+function chosen(names: readonly string[]): Contender[] {
+  const unknown = names.find((name) => !CONTENDERS.some((contender) => contender.name === name));
+  if (unknown !== undefined) {
+    throw new Error(
+      `--only: there is no ${JSON.stringify(unknown)}; there are ${CONTENDERS.map(({ name }) => name).join(", ")}`,
+    );
+  }
+  return CONTENDERS.filter(({ name }) => names.includes(name));
+}
+
+function parseSize(text: string): number {
+  const match = /^(\d+) ?([a-z]*)$/i.exec(text);
+  const size = match === null ? NaN : Number(match[1]) * (UNITS[match[2]!.toLowerCase()] ?? NaN);
+  if (!(size >= SIZE_MIN && size <= SIZE_MAX)) {
+    throw new Error(
+      `--sizes: ${SIZE_MIN} to ${SIZE_MAX} bytes (or KiB, MiB) are possible, got ${JSON.stringify(text)}`,
+    );
+  }
+  return size;
+}

@@ -1,0 +1,34 @@
+/** A pair in plain C over epoll: what this machine can do without a JavaScript runtime. Built when the benchmark starts. */
+import { join } from "node:path";
+import type { Prepared } from "../contenders.ts";
+
+const SOURCE = join(import.meta.dir, "..", "c", "epoll_pair.c");
+const FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"];
+const BUILD_MILLIS = 60_000;
+
+/** `CC` from the environment, or the first compiler that is there. */
+function compiler(): string[] | null {
+  const named = process.env["CC"]?.trim();
+  if (named) return named.split(/\s+/);
+  for (const name of ["cc", "gcc", "clang"]) if (Bun.which(name)) return [name];
+  return Bun.which("zig") ? ["zig", "cc"] : null;
+}
+
+/** Builds the program into `folder`. */
+export async function prepare(folder: string): Promise<Prepared> {
+  if (process.platform !== "linux") return { skip: `epoll is a part of Linux, this is ${process.platform}` };
+  const cc = compiler();
+  if (cc === null) return { skip: "no C compiler found: install one, or name it in CC" };
+  if (!Bun.which(cc[0]!)) return { skip: `CC names ${cc[0]}, which is not there` };
+  const program = join(folder, "epoll_pair");
+  const build = Bun.spawn([...cc, ...FLAGS, "-o", program, SOURCE], {
+    stdin: "ignore",
+    stdout: "ignore",
+    stderr: "pipe",
+    timeout: BUILD_MILLIS,
+    killSignal: "SIGKILL",
+  });
+  const [messages, code] = await Promise.all([build.stderr.text(), build.exited]);
+  if (code !== 0) throw new Error(`${cc.join(" ")} ended with ${code}: ${messages.trim()}`);
+  return { command: [program] };
+}

@@ -1,0 +1,58 @@
+/** The library itself, through its public entry: `send` in a plain loop, and `for await` over what arrives. */
+import { type Transport, type TransportEvent, pick } from "../../lib/index.ts";
+import type { Link, Next, Peer, Take } from "../peer.ts";
+
+/** Whatever the transport reports as lost or turned away fails the run. */
+function onEvent(event: TransportEvent): void {
+  if (event.type !== "error") return;
+  queueMicrotask(() => {
+    throw event.error;
+  });
+}
+
+class ZapLink implements Link {
+  readonly #transport: Transport;
+  readonly #peer: string;
+
+  constructor(transport: Transport, peer: string) {
+    this.#transport = transport;
+    this.#peer = peer;
+  }
+
+  async flood(next: Next): Promise<void> {
+    const transport = this.#transport;
+    const peer = this.#peer;
+    for (let message = next(); message !== null; message = next()) await transport.send(peer, message);
+  }
+
+  async pingPong(next: Next, back: Take): Promise<void> {
+    const transport = this.#transport;
+    for (let message = next(); message !== null; message = next()) {
+      await transport.send(this.#peer, message);
+      const envelope = await transport.recv();
+      back(envelope.message);
+      envelope.release();
+    }
+  }
+}
+
+async function serve(transport: Transport, take: Take, echo: boolean): Promise<void> {
+  for await (const envelope of transport) {
+    take(envelope.message);
+    if (echo) await transport.send(envelope.peer, envelope.message);
+    envelope.release();
+  }
+}
+
+export const peer: Peer = {
+  async listen(take, echo) {
+    const transport = await pick("default", { nodeId: "bench-receiver", listen: "127.0.0.1:0", onEvent });
+    void serve(transport, take, echo);
+    return transport.addresses[0]!;
+  },
+
+  async connect(address) {
+    const transport = await pick("default", { nodeId: "bench-sender", onEvent });
+    return new ZapLink(transport, await transport.connect(address));
+  },
+};
