@@ -26,6 +26,7 @@ export const YARDSTICK = "bun-bare";
 
 export const CONTENDERS: readonly Contender[] = [
   inBun("zap", "this library, transport default"),
+  inBun("zap-try", "the same through trySend and tryRecv"),
   inBun("bun-bare", "bare Bun.listen and Bun.connect, framed by hand"),
   inBun("node-net", "node:net in Bun, framed by hand"),
   inBun("ws", "the module ws"),

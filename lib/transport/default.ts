@@ -85,17 +85,13 @@ class DefaultTransport implements Transport {
     const { wire } = this;
     const done: IteratorResult<Envelope> = { done: true, value: undefined };
     return {
-      next(): Promise<IteratorResult<Envelope>> {
-        const queued = wire.tryRecv();
-        if (queued !== null) return Promise.resolve({ done: false, value: queued });
-        return wire.recv().then(
-          (value) => ({ done: false, value }),
-          (error: unknown) => {
-            if (wire.isClosed) return done;
-            throw error;
-          },
-        );
-      },
+      next: () =>
+        new Promise((resolve, reject) => {
+          wire.wait(
+            (value) => resolve({ done: false, value }),
+            (error) => (wire.isClosed ? resolve(done) : reject(error)),
+          );
+        }),
       return: () => Promise.resolve(done),
     };
   }

@@ -9,7 +9,7 @@ import type { HeaderFaultName } from "../../message/index.ts";
 import { FrameReader, type FrameSink } from "./frames.ts";
 import { decodeAck, encodeAck } from "./hello.ts";
 import { PAUSE_HELD, PAUSE_PEER_QUEUE, PAUSE_RESERVE, PAUSE_TOTAL_QUEUE, type Hub } from "./hub.ts";
-import { Batch, type BatchSource } from "./inbox.ts";
+import { Batch, type BatchSource, type Lease } from "./inbox.ts";
 import type { Peer } from "./peer.ts";
 
 /** An acknowledgement goes out at the latest after this much was received (and once per sweep). */
@@ -76,6 +76,7 @@ export class Connection implements FrameSink, BatchSource {
   private pauses = 0;
   private readonly waiting: Uint8Array[] = [];
   private chargedChunk: Uint8Array | null = null;
+  private lease: Lease | null = null;
 
   /** Bytes that go out before anything else: hellos, last words. */
   private raw: Uint8Array | null = null;
@@ -138,12 +139,22 @@ export class Connection implements FrameSink, BatchSource {
     // The envelopes keep all of the chunk alive: its first batch counts for all of it.
     const charge = chunk === this.chargedChunk ? 0 : chunk.length;
     this.chargedChunk = chunk;
-    this.deliver(new Batch(this, chunk, at, messages, charge, null), messages, bytes);
+    this.deliver(new Batch(this, chunk, at, messages, charge, this.currentLease(), null), messages, bytes);
   }
 
   assembled(message: Uint8Array): void {
     this.hub.unreserve(this.reader.reserved);
-    this.deliver(new Batch(this, message, 0, 1, message.length, heapArena), 1, message.length);
+    const { length } = message;
+    this.deliver(new Batch(this, message, 0, 1, length, this.currentLease(), heapArena), 1, length);
+  }
+
+  private currentLease(): Lease {
+    return (this.lease ??= this.hub.inbox.lease(this.peerId));
+  }
+
+  /** The envelopes made from now on are watched apart from those before. */
+  nextLease(): void {
+    this.lease = null;
   }
 
   private deliver(batch: Batch, messages: number, bytes: number): void {
@@ -181,6 +192,7 @@ export class Connection implements FrameSink, BatchSource {
   }
 
   fatal(error: ZapError): void {
+    if (this.peer === null) error.message = `${this.address}: ${error.message}`;
     this.fail(error);
   }
 
@@ -355,6 +367,7 @@ export class Connection implements FrameSink, BatchSource {
     const { midFrame } = this;
     this.hub.unreserve(this.reader.reserved);
     this.reader.close();
+    this.lease = null;
     const before = this.state;
     this.state = "closed";
     this.waiting.length = 0;

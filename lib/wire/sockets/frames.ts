@@ -70,7 +70,6 @@ export class FrameReader {
   /** Takes bytes from `chunk` and returns how many; fewer than all where the reader had to stop. */
   consume(chunk: Uint8Array): number {
     const end = chunk.length;
-    const view = new DataView(chunk.buffer, chunk.byteOffset, end);
     let at = 0;
     while (at < end && !this.dead) {
       if (this.skip > 0) at = this.pass(at, end);
@@ -80,7 +79,7 @@ export class FrameReader {
         at = next;
       } else {
         if (this.sink.stopped) return at;
-        if (this.headLength === 0 && !this.greeting) at = this.whole(chunk, view, at);
+        if (this.headLength === 0 && !this.greeting) at = this.whole(chunk, at);
         if (at < end && this.headLength < PREFIX_BYTES + HEADER_BYTES) at = this.begin(chunk, at);
       }
     }
@@ -88,14 +87,14 @@ export class FrameReader {
   }
 
   /** The fast path: every message that lies whole in the chunk. Stops at the first frame that is anything else. */
-  private whole(chunk: Uint8Array, view: DataView, from: number): number {
+  private whole(chunk: Uint8Array, from: number): number {
     const { sink, versions } = this;
     const last = chunk.length - (PREFIX_BYTES + HEADER_BYTES);
     let at = from;
     let first = from;
     let messages = 0;
     while (at <= last) {
-      const length = view.getUint32(at, true);
+      const length = uint32At(chunk, at);
       const stop = at + PREFIX_BYTES + length;
       if (length < HEADER_BYTES || stop > chunk.length || length > this.frameBytesMax) break;
       const fault = headerFault(chunk, at + PREFIX_BYTES, length, versions);
@@ -118,8 +117,7 @@ export class FrameReader {
     const { head } = this;
     let at = this.gather(chunk, from, PREFIX_BYTES);
     if (this.headLength < PREFIX_BYTES) return at;
-    const view = new DataView(head.buffer);
-    const length = view.getUint32(0, true);
+    const length = uint32At(head, 0);
     if (this.greeting) {
       if (length < HEADER_BYTES || length > HELLO_FRAME_BYTES_MAX) {
         return this.fail(
@@ -165,7 +163,7 @@ export class FrameReader {
   private headFault(length: number): number {
     const fault = headerFault(this.head, PREFIX_BYTES, HEADER_BYTES, this.versions);
     if (HEADER_FAULTS[fault] !== "size") return fault;
-    const size = new DataView(this.head.buffer).getUint32(PREFIX_BYTES + 12, true);
+    const size = uint32At(this.head, PREFIX_BYTES + 12);
     return size >= HEADER_BYTES && size <= length ? 0 : fault;
   }
 
@@ -251,4 +249,9 @@ export class FrameReader {
     this.sink.fatal(error);
     return chunk.length;
   }
+}
+
+/** Little-endian. By bytes: a `DataView` over what Bun read costs a quarter of a microsecond to make. */
+function uint32At(bytes: Uint8Array, at: number): number {
+  return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
 }

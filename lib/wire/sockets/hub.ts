@@ -50,8 +50,8 @@ export class Hub {
     this.limits = limits;
     this.versions = versions;
     this.onEvent = onEvent;
-    this.inbox = new Inbox((lease) => {
-      this.emit({ type: "unreleased", peer: lease.peerId, envelopes: lease.held });
+    this.inbox = new Inbox(({ peerId, held }) => {
+      this.emit({ type: "unreleased", peer: peerId, envelopes: held });
     });
   }
 

@@ -19,10 +19,22 @@ export interface BatchSource {
   taken(): void;
 }
 
-/** How many envelopes of a batch were not released yet; outlives the batch, to be read when that is collected. */
+/** How many envelopes of a lease were not released yet; outlives the lease, to be read when that is collected. */
 export interface LeaseCount {
   readonly peerId: string;
   held: number;
+}
+
+/**
+ * What the envelopes of one connection and one short span of time share, so that the collector tells when they are all gone:
+ * watching each envelope would cost more than receiving it.
+ */
+export class Lease {
+  readonly count: LeaseCount;
+
+  constructor(peerId: string) {
+    this.count = { peerId, held: 0 };
+  }
 }
 
 /** Messages that lie one behind the other in one piece of memory. The envelopes made of it keep it alive. */
@@ -37,7 +49,7 @@ export class Batch {
   readonly framed: boolean;
   /** What it counts for while it is queued, bytes. */
   readonly charge: number;
-  readonly lease: LeaseCount;
+  readonly lease: Lease;
   /** Where `bytes` goes back to when the envelope of an unframed batch is released. */
   readonly arena: HeapArena | null;
 
@@ -47,6 +59,7 @@ export class Batch {
     at: number,
     messages: number,
     charge: number,
+    lease: Lease,
     arena: HeapArena | null,
   ) {
     this.source = source;
@@ -55,7 +68,7 @@ export class Batch {
     this.messages = messages;
     this.framed = arena === null;
     this.charge = charge;
-    this.lease = { peerId: source.peerId, held: 0 };
+    this.lease = lease;
     this.arena = arena;
   }
 
@@ -63,7 +76,7 @@ export class Batch {
   take(): SocketEnvelope {
     const { bytes, at } = this;
     this.messages--;
-    this.lease.held++;
+    this.lease.count.held++;
     if (!this.framed) return new SocketEnvelope(this, at, bytes.length);
     const start = at + PREFIX_BYTES;
     const length = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
@@ -103,7 +116,7 @@ export class SocketEnvelope implements Envelope {
     if (this.released) return;
     this.released = true;
     const { batch } = this;
-    batch.lease.held--;
+    batch.lease.count.held--;
     batch.arena?.give(batch.bytes);
   }
 }
@@ -122,9 +135,9 @@ export class Inbox {
   private closed = false;
   private readonly registry: FinalizationRegistry<LeaseCount>;
 
-  constructor(unreleased: (lease: LeaseCount) => void) {
-    this.registry = new FinalizationRegistry((lease) => {
-      if (lease.held > 0) unreleased(lease);
+  constructor(unreleased: (count: LeaseCount) => void) {
+    this.registry = new FinalizationRegistry((count) => {
+      if (count.held > 0) unreleased(count);
     });
   }
 
@@ -132,9 +145,14 @@ export class Inbox {
     return this.waiters.length;
   }
 
+  lease(peerId: string): Lease {
+    const lease = new Lease(peerId);
+    this.registry.register(lease, lease.count);
+    return lease;
+  }
+
   /** Hands the messages to the `recv` calls that have waited longest, and queues what is left. */
   push(batch: Batch): void {
-    this.registry.register(batch, batch.lease);
     while (batch.messages > 0 && this.waiters.length > 0) this.waiters.shift()!.resolve(batch.take());
     if (batch.messages === 0) return;
     batch.source.queuedBytes += batch.charge;
@@ -156,6 +174,14 @@ export class Inbox {
       batch.source.taken();
     }
     return envelope;
+  }
+
+  /** `recv` with callbacks, one of which is called exactly once, for loops that want no promise between. */
+  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): void {
+    const envelope = this.take();
+    if (envelope !== undefined) resolve(envelope);
+    else if (this.closed) reject(new ClosedError("recv: the transport is closed"));
+    else this.waiters.push({ resolve, reject });
   }
 
   recv(signal: AbortSignal | undefined): Promise<Envelope> {

@@ -40,16 +40,22 @@ interface Segment {
 export class OutboxPool {
   /** Bytes queued over all peers. */
   queuedBytes = 0;
-  private readonly blocks: Uint8Array[] = [];
+  private readonly small: Uint8Array[] = [];
+  private readonly large: Uint8Array[] = [];
 
   block(large: boolean): Uint8Array {
-    if (!large) return new Uint8Array(SMALL_BLOCK_BYTES);
-    return this.blocks.pop() ?? new Uint8Array(BLOCK_BYTES);
+    const kept = large ? this.large : this.small;
+    return kept.pop() ?? new Uint8Array(large ? BLOCK_BYTES : SMALL_BLOCK_BYTES);
   }
 
   recycle(block: Uint8Array): void {
-    if (block.length === BLOCK_BYTES && this.blocks.length < BLOCKS_KEPT) this.blocks.push(block);
+    if (block.length === BLOCK_BYTES) keep(this.large, block);
+    else if (block.length === SMALL_BLOCK_BYTES) keep(this.small, block);
   }
+}
+
+function keep(blocks: Uint8Array[], block: Uint8Array): void {
+  if (blocks.length < BLOCKS_KEPT) blocks.push(block);
 }
 
 /** What of a Bun socket this file uses. Takes part of the data; returns how much, or a negative number when it is closed. */
@@ -72,6 +78,8 @@ export class Outbox {
   /** The block that the next small message may be added to. */
   private tail: Segment | null = null;
   private busy = false;
+  /** How many connections in a row were lost in the middle of the frame at the head. */
+  cuts = 0;
 
   constructor(pool: OutboxPool) {
     this.pool = pool;
@@ -149,7 +157,10 @@ export class Outbox {
       if (this.segments.length === 0) this.busy = segment.end > SMALL_BLOCK_BYTES / 2;
       this.pool.recycle(segment.bytes);
     }
-    if (segment.messages > 0) sent(segment.messages, segment.payload);
+    if (segment.messages > 0) {
+      this.cuts = 0;
+      sent(segment.messages, segment.payload);
+    }
     segment.settle?.done();
   }
 
@@ -201,6 +212,8 @@ export class Outbox {
     for (const [index, segment] of all.entries()) {
       if (segment.kind === "block") {
         const boundary = frameStart(segment, segment.start);
+        if (boundary.messages > 0) this.cuts = 0;
+        if (boundary.at < segment.start) this.cuts++;
         segment.start = boundary.at;
         this.pass(segment, boundary, sent);
         this.segments.push(segment);
@@ -209,6 +222,7 @@ export class Outbox {
         const before = all[index - 1];
         segment.start = segment.first;
         if (before === undefined || before.kind !== "block") {
+          this.cuts++;
           const head = new Uint8Array(PREFIX_BYTES + segment.first);
           putLength(head, 0, segment.bytes.length);
           head.set(segment.bytes.subarray(0, segment.first), PREFIX_BYTES);
@@ -218,6 +232,31 @@ export class Outbox {
       }
     }
     this.recount();
+  }
+
+  /**
+   * Gives up the frame at the head, after `rewind`. Returns 1 where its `send` had resolved; fails that `send` and returns 0
+   * where it still waits.
+   */
+  dropHead(error: Error): number {
+    const block = this.segments.peek();
+    if (block === undefined) return 0;
+    this.cuts = 0;
+    this.messages--;
+    const frame = PREFIX_BYTES + getLength(block.bytes, block.start);
+    this.count(-frame);
+    if (block.start + frame <= block.end) {
+      block.start += frame;
+      block.first = block.start;
+      block.messages--;
+      block.payload -= frame - PREFIX_BYTES;
+      return 1;
+    }
+    block.end = block.start;
+    const [, direct, ...rest] = this.segments.drain();
+    for (const segment of rest) this.segments.push(segment);
+    direct?.settle?.failed(error);
+    return direct?.settle === null ? 1 : 0;
   }
 
   /**

@@ -2,6 +2,7 @@
 import {
   AbortedError,
   ClosedError,
+  ConnectionLostError,
   PeerUnreachableError,
   UndeliveredError,
   type ZapError,
@@ -10,6 +11,9 @@ import type { Connection } from "./connection.ts";
 import { Fifo } from "./fifo.ts";
 import type { Hub } from "./hub.ts";
 import { Outbox, type Settle } from "./outbox.ts";
+
+/** A message that the far end will not take must not keep everything behind it from ever getting there. */
+const CUTS_MAX = 3;
 
 interface SendWaiter {
   readonly message: Uint8Array;
@@ -158,7 +162,6 @@ export class Peer {
     this.connection = connection;
     this.blocked = false;
     this.ready = ready;
-    this.attempts = 0;
     this.fault = null;
     for (const waiter of this.connectWaiters) waiter(null);
     this.connectWaiters.clear();
@@ -173,12 +176,20 @@ export class Peer {
 
   /** The connection is lost or no longer to be sent on. What it did not take waits for the next one. */
   detach(error: ZapError | null): void {
-    if (this.connection !== null) this.outbox.rewind(this.connection.onSent);
+    if (this.connection !== null) this.rewind(this.connection);
     this.connection = null;
     this.ready = false;
     this.blocked = false;
     this.downSince = performance.now();
     if (error !== null) this.fault = error;
+  }
+
+  private rewind(connection: Connection): void {
+    this.outbox.rewind(connection.onSent);
+    if (this.outbox.cuts < CUTS_MAX) return;
+    const text = `${CUTS_MAX} connections in a row were lost in the middle of one message; it is given up`;
+    const error = new ConnectionLostError(text);
+    if (this.outbox.dropHead(error) > 0) this.reportUndelivered(1, error);
   }
 
   /** Retires the connection in use: it finishes the frame that has begun, the rest waits for the next. */

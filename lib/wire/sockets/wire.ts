@@ -260,7 +260,10 @@ export class SocketsWire implements ConnectionOwner {
     }
     if (peer.connection !== null) return;
     hub.emit({ type: "disconnected", peer: peer.id, error: named });
-    if (peer.address !== null) peer.nextDialAt = performance.now() + this.dialler.backoff(peer);
+    const now = performance.now();
+    // One that comes and goes is dialled ever more rarely; one that stayed a while is dialled at once.
+    if (now - connection.bornAt >= hub.limits.reconnectMaxMillis) peer.attempts = 0;
+    if (peer.address !== null) peer.nextDialAt = now + this.dialler.backoff(peer);
   }
 
   private peer(id: string): Peer {
@@ -367,6 +370,11 @@ export class SocketsWire implements ConnectionOwner {
 
   recv(signal?: AbortSignal): Promise<Envelope> {
     return this.hub.inbox.recv(signal);
+  }
+
+  /** `recv` with callbacks. */
+  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): void {
+    this.hub.inbox.wait(resolve, reject);
   }
 
   /** The next message if one is queued, without a promise. */
@@ -476,6 +484,7 @@ export class SocketsWire implements ConnectionOwner {
       connection.fail(new ConnectionLostError(text));
     } else {
       connection.acknowledge();
+      connection.nextLease();
       if (now - connection.wroteAt >= limits.keepaliveMillis) connection.keepAlive();
     }
   }
@@ -534,8 +543,8 @@ export class SocketsWire implements ConnectionOwner {
 }
 
 function withPeer(error: ZapError, peer: string): ZapError {
-  if (error.message.includes(peer)) return error;
-  error.message = `peer ${peer}: ${error.message}`;
+  const named = `peer ${peer}`;
+  if (!error.message.startsWith(named)) error.message = `${named}: ${error.message}`;
   return error;
 }
 
