@@ -56,7 +56,7 @@ export function parseOptions(args: readonly string[]): Options {
     sizes: [...new Set(sizes)],
     roundTripSizes: ROUND_TRIP_SIZES.filter((size) => sizes.includes(size)),
     rounds,
-    warmMillis: values.quick ? 50 : 250,
+    warmMillis: values.quick ? 50 : 750,
     runMillis: values.quick ? 150 : 750,
     json: values.json,
     help: values.help,

@@ -5,7 +5,13 @@ import { clockText, rateText, sizeText } from "./transfer/units.ts";
 
 const FRAME_MILLIS = 100;
 const WIDTH_DEFAULT = 80;
+const LABEL_WIDTH_MIN = 10;
 const LABEL_WIDTH_MAX = 28;
+const BAR_WIDTH_MIN = 10;
+const BAR_WIDTH_MAX = 40;
+/** Wide enough for any size and rate, so that nothing moves about. */
+const SIZES_WIDTH = 20;
+const RATE_WIDTH = 10;
 /** A time left that is guessed from less than this is no use to anybody. */
 const GUESS_MILLIS_MIN = 1_000;
 const BACK_AND_ERASE = "\r\x1b[K";
@@ -54,25 +60,26 @@ export class Progress {
   }
 }
 
-/** One line of at most `width` columns: name, bar, share, bytes, rate, time left. What does not fit is left out, last first. */
+/**
+ * One line of at most `width` columns: name, bar, share, sizes, rate, time left. Where there is little room, the name is cut
+ * first, then what stands at the end is left out, then the bar.
+ */
 export function progressLine({ label, done, total, millis }: Step, width: number, paint: Paint): string {
   const share = total === 0 ? 1 : Math.min(done / total, 1);
-  const percent = `${Math.floor(share * 100)}%`.padStart(4);
-  const name = truncate(label, Math.max(1, Math.min(LABEL_WIDTH_MAX, width - percent.length - 1)));
-  let line = `${name} ${percent}`;
-  let used = Bun.stringWidth(line);
-  const add = (text: string): void => {
-    if (used + 2 + Bun.stringWidth(text) > width) return;
-    line += `  ${text}`;
-    used += 2 + Bun.stringWidth(text);
-  };
-  add(`${sizeText(done)} of ${sizeText(total)}`.padStart(20));
-  add(rateText(done, millis).padStart(10));
-  if (millis >= GUESS_MILLIS_MIN && done > 0) add(`${clockText((millis / done) * (total - done))} left`);
-  const room = width - used - 1;
-  if (room < 5) return line;
-  const [before, after] = [line.slice(0, name.length), line.slice(name.length)];
-  return `${before} ${bar(share, Math.min(room, 40), paint)}${after}`;
+  const facts = [
+    `${sizeText(done)} of ${sizeText(total)}`.padStart(SIZES_WIDTH),
+    rateText(done, millis).padStart(RATE_WIDTH),
+  ];
+  if (millis >= GUESS_MILLIS_MIN && done > 0)
+    facts.push(`${clockText((millis / done) * (total - done))} left`);
+  const percent = ` ${Math.floor(share * 100)}%`.padStart(5);
+  const room = (): number => width - percent.length - facts.reduce((all, each) => all + 2 + each.length, 0);
+  while (facts.length > 0 && room() < LABEL_WIDTH_MIN + 1 + BAR_WIDTH_MIN) facts.pop();
+  const withBar = room() >= LABEL_WIDTH_MIN + 1 + BAR_WIDTH_MIN;
+  const labelRoom = withBar ? room() - 1 - BAR_WIDTH_MIN : room();
+  const name = truncate(label, Math.max(1, Math.min(LABEL_WIDTH_MAX, labelRoom)));
+  const barWidth = withBar ? Math.min(BAR_WIDTH_MAX, room() - 1 - Bun.stringWidth(name)) : 0;
+  return `${name}${withBar ? ` ${bar(share, barWidth, paint)}` : ""}${percent}${facts.map((each) => `  ${each}`).join("")}`;
 }
 
 function bar(share: number, width: number, paint: Paint): string {

@@ -85,13 +85,16 @@ class DefaultTransport implements Transport {
     const { wire } = this;
     const done: IteratorResult<Envelope> = { done: true, value: undefined };
     return {
-      next: () =>
-        new Promise((resolve, reject) => {
+      next() {
+        const queued = wire.tryRecv();
+        if (queued !== null) return Promise.resolve({ done: false, value: queued });
+        return new Promise((resolve, reject) => {
           wire.wait(
             (value) => resolve({ done: false, value }),
             (error) => (wire.isClosed ? resolve(done) : reject(error)),
           );
-        }),
+        });
+      },
       return: () => Promise.resolve(done),
     };
   }

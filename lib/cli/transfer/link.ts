@@ -21,7 +21,7 @@ export class Watch {
     this.timer = setInterval(
       () => {
         if (performance.now() - this.touchedAt < millis) return;
-        const text = `nothing moved for ${Math.round(millis / 1000)} s: the receiver does not answer, or takes no files`;
+        const text = `nothing moved for ${millis / 1000} s: the receiver does not answer, or takes no files`;
         this.controller.abort(new CommandError(text));
       },
       Math.max(10, Math.min(500, millis / 4)),

@@ -21,7 +21,7 @@ import { Receiver, type Arrival, type ReceiverEvents } from "./receiver.ts";
 import { bytesText, rateText, timeText } from "./units.ts";
 
 /** Loopback, so that nobody else can reach it unless asked for. */
-export const DEFAULT_ADDRESS = "127.0.0.1:9270";
+export const DEFAULT_ADDRESS = "127.0.0.1:9999";
 
 export const LISTEN_USAGE = `Usage: zap listen [--address HOST:PORT] [--out FOLDER] [options]
 

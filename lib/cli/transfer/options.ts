@@ -29,13 +29,13 @@ export const SHARED_OPTIONS = {
   help: { type: "boolean", short: "h", default: false },
 } as const satisfies ParseArgsConfig["options"];
 
-export const SHARED_USAGE = `  --id ID           who we say we are; default: the host's name and a random part,
-                    with TLS the common name of the certificate
+export const SHARED_USAGE = `  --id ID           who we say we are; default: the host's name with a random
+                    part, or with TLS the common name of the certificate
   --allow ID        connect with this node id only; may be given several times
   --tls-cert FILE   TLS 1.3 with certificates on both sides, all in PEM: ours,
   --tls-key FILE    its key, and the authorities that the other side's must
   --tls-ca FILE     come from. All three or none
-  --transport NAME  the preferred transport; default: ZAP_TRANSPORT, else the best
+  --transport NAME  the preferred transport; default: ZAP_TRANSPORT, or best
   --timeout SECONDS give up when nothing moves for this long; default ${PATIENCE_SECONDS}
   -h, --help        print this
 `;

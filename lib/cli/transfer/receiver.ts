@@ -2,7 +2,6 @@
 import { parse, type Envelope, type Transport } from "../../index.ts";
 import { Incoming, Refusal } from "./incoming.ts";
 import {
-  encodeReceipt,
   readFileMessage,
   STATUS,
   TRANSFER_VERSION,
@@ -12,13 +11,12 @@ import {
   type FileStart,
 } from "./messages.ts";
 import { printable, safeName } from "./names.ts";
+import { Replies } from "./replies.ts";
 import { sizeText } from "./units.ts";
 
 /** Open at once, in all and for one peer. One more is refused. */
 export const TRANSFERS_MAX = 64;
 export const TRANSFERS_PER_PEER_MAX = 8;
-/** Receipts that may wait for one peer to read; a peer that lets more gather gets no further ones. */
-const RECEIPTS_WAITING_MAX = 64;
 const SWEEP_MILLIS = 500;
 
 export interface ReceiverOptions {
@@ -52,8 +50,6 @@ export interface ReceiverEvents {
   left(peer: string): void;
 }
 
-const NO_HASH = new Uint8Array(32);
-
 export class Receiver {
   private readonly transport: Transport;
   private readonly options: ReceiverOptions;
@@ -63,11 +59,12 @@ export class Receiver {
   private readonly served = new Set<string>();
   /** Peers that have disconnected; what they sent before may still be queued. */
   private readonly gone = new Map<string, string>();
-  private readonly receiptsWaiting = new Map<string, number>();
+  private readonly replies: Replies;
   private busy = false;
 
   constructor(transport: Transport, options: ReceiverOptions, events: ReceiverEvents) {
     this.transport = transport;
+    this.replies = new Replies(transport);
     this.options = options;
     this.events = events;
   }
@@ -129,7 +126,11 @@ export class Receiver {
         return;
       case "end":
         if (transfer !== undefined) await this.end(transfer, message);
-        else this.reply(peer, message.id, { status: STATUS.protocol, reason: "no such transfer is open" });
+        else
+          this.replies.send(peer, message.id, {
+            status: STATUS.protocol,
+            reason: "no such transfer is open",
+          });
         return;
       case "cancel":
         if (transfer !== undefined) this.drop(transfer, `the sender gave up: ${printable(message.reason)}`);
@@ -145,11 +146,11 @@ export class Receiver {
       this.vet(peer, start);
       const transfer = await Incoming.open(this.options.folder, peer, start);
       this.transfers.set(key(peer, start.id), transfer);
-      this.reply(peer, start.id, { status: STATUS.ready });
+      this.replies.send(peer, start.id, { status: STATUS.ready });
       this.progress();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.reply(peer, start.id, { status: error.status, reason: error.message });
+      this.replies.send(peer, start.id, { status: error.status, reason: error.message });
       this.events.failed(printable(safeName(start.name)), peer, error.message);
     }
   }
@@ -188,7 +189,7 @@ export class Receiver {
       const { savedAs, hash } = await transfer.finish(end);
       this.forget(transfer);
       const { peer, id, size, startedAt } = transfer;
-      this.reply(peer, id, { status: STATUS.saved, size, hash });
+      this.replies.send(peer, id, { status: STATUS.saved, size, hash });
       this.events.saved({ peer, savedAs, size, hash, millis: performance.now() - startedAt });
     } catch (error) {
       this.refuse(transfer, error);
@@ -200,7 +201,7 @@ export class Receiver {
     if (!this.isOpen(transfer)) return;
     if (!(error instanceof Refusal)) throw error;
     const { peer, id, received } = transfer;
-    this.reply(peer, id, { status: error.status, size: received, reason: error.message });
+    this.replies.send(peer, id, { status: error.status, size: received, reason: error.message });
     this.drop(transfer, error.message);
   }
 
@@ -221,25 +222,6 @@ export class Receiver {
 
   private progress(): void {
     this.events.progress([...this.transfers.values()]);
-  }
-
-  /** A receipt must not make everybody else wait for the peer that it is for, so nobody waits for it. */
-  private reply(
-    peer: string,
-    id: bigint,
-    receipt: { status: number; size?: number; hash?: Uint8Array; reason?: string },
-  ): void {
-    const waiting = this.receiptsWaiting.get(peer) ?? 0;
-    if (waiting >= RECEIPTS_WAITING_MAX) return;
-    this.receiptsWaiting.set(peer, waiting + 1);
-    const message = encodeReceipt({ id, size: 0, hash: NO_HASH, reason: "", ...receipt });
-    const sent = (): void => {
-      const left = (this.receiptsWaiting.get(peer) ?? 1) - 1;
-      if (left > 0) this.receiptsWaiting.set(peer, left);
-      else this.receiptsWaiting.delete(peer);
-    };
-    // A peer that is gone needs no receipt; that it is gone is noticed elsewhere.
-    this.transport.send(peer, message).then(sent, sent);
   }
 
   /** True while something that was received has not been dealt with. */
@@ -264,7 +246,7 @@ export class Receiver {
     const { patienceMillis } = this.options;
     for (const transfer of [...this.transfers.values()]) {
       if (performance.now() - transfer.touchedAt < patienceMillis) continue;
-      const text = `nothing came for ${Math.round(patienceMillis / 1000)} s`;
+      const text = `nothing came for ${patienceMillis / 1000} s`;
       this.refuse(transfer, new Refusal(STATUS.stopped, text));
     }
   }

@@ -12,8 +12,8 @@ import { PAUSE_HELD, PAUSE_PEER_QUEUE, PAUSE_RESERVE, PAUSE_TOTAL_QUEUE, type Hu
 import { Batch, type BatchSource, type Lease } from "./inbox.ts";
 import type { Peer } from "./peer.ts";
 
-/** An acknowledgement goes out at the latest after this much was received (and once per sweep). */
-const ACK_EVERY_BYTES = 1024 * 1024;
+/** An acknowledgement goes out at the latest after this much was received (and with every sweep that finds news). */
+const ACK_EVERY_BYTES = 16 * 1024 * 1024;
 
 /**
  * securing: TLS is being set up; greeting: hellos are being exchanged; open: messages flow; retiring: we say no more than
