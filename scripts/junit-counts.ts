@@ -9,10 +9,13 @@ if (path === undefined) {
 }
 const text = await Bun.file(path).text();
 const root = /<testsuites\b[^>]*>/.exec(text)?.[0] ?? "";
-const count = (name: string): number => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(root)?.[1] ?? Number.NaN);
+const count = (name: string): number =>
+  Number(new RegExp(`\\b${name}="(\\d+)"`).exec(root)?.[1] ?? Number.NaN);
 const [tests, failures, skipped] = [count("tests"), count("failures"), count("skipped")];
 const passed = tests - failures - skipped;
-for (const [, name] of skipped > 0 ? text.matchAll(/<testcase\b[^>]*\bname="([^"]*)"[^>]*>\s*<skipped/g) : []) {
+for (const [, name] of skipped > 0
+  ? text.matchAll(/<testcase\b[^>]*\bname="([^"]*)"[^>]*>\s*<skipped/g)
+  : []) {
   console.error(`skipped: ${name}`);
 }
 console.log(`${passed} passed, ${failures} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`);

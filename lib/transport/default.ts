@@ -11,11 +11,10 @@ import type {
   TransportOptions,
   TransportStats,
 } from "./contract.ts";
-import { logEvents } from "./log.ts";
 import { DEFAULT_CAPS } from "./probes/default.ts";
 
 export async function openDefault(options: TransportOptions, selection: Selection): Promise<Transport> {
-  return new DefaultTransport(await SocketsWire.open(options, options.onEvent ?? logEvents()), selection);
+  return new DefaultTransport(await SocketsWire.open(options), selection);
 }
 
 class DefaultTransport implements Transport {

@@ -1,7 +1,7 @@
 /** `pick`: opens the best transport that this host can really run, and says how it came to it. */
 import { NotAvailableError } from "../errors/index.ts";
 import type { Probe, Transport, TransportOptions } from "./contract.ts";
-import { isQuiet, logLine, type Env } from "./log.ts";
+import { isQuiet, logEvents, logLine, type Env } from "./log.ts";
 import { probe } from "./probe.ts";
 import { REGISTRY } from "./registry.ts";
 import { resolveSelection } from "./resolve.ts";
@@ -32,7 +32,7 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
     const open = REGISTRY[selection.name].open;
     try {
       if (open === null) throw new NotAvailableError(`this build cannot open ${selection.name}`);
-      const transport = await open(rest, selection);
+      const transport = await open({ onEvent: logEvents(env), ...rest }, selection);
       announce(transport, env);
       return transport;
     } catch (error) {

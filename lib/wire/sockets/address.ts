@@ -1,4 +1,5 @@
 /** Addresses as people write them: `host:port`, `[v6]:port`, `:port` (to listen on every interface), `unix:/path`. */
+import { isIPv6 } from "node:net";
 import { AddressError } from "../../errors/index.ts";
 
 export type Address =

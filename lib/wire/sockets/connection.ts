@@ -15,6 +15,9 @@ import type { Peer } from "./peer.ts";
 /** An acknowledgement goes out at the latest after this much was received (and with every sweep that finds news). */
 const ACK_EVERY_BYTES = 16 * 1024 * 1024;
 
+/** What a queued batch costs beside its bytes: counting it keeps a flood of tiny packets within the limits. */
+const BATCH_OVERHEAD_BYTES = 256;
+
 /**
  * securing: TLS is being set up; greeting: hellos are being exchanged; open: messages flow; retiring: we say no more than
  * what has begun, half-close, and read to the end; closed.
@@ -119,7 +122,7 @@ export class Connection implements FrameSink, BatchSource {
     } else this.frameAt = 0;
     if (consumed < chunk.length && !this.isClosed()) this.waiting.unshift(chunk.subarray(consumed));
     if (this.queuedBytes >= this.hub.limits.recvQueueBytes && !this.hub.closing) this.pause(PAUSE_PEER_QUEUE);
-    this.hub.checkTotal();
+    this.hub.checkTotal(this);
     if (this.bytesSinceAck >= ACK_EVERY_BYTES) this.acknowledge();
   }
 
@@ -128,7 +131,7 @@ export class Connection implements FrameSink, BatchSource {
   }
 
   get stopped(): boolean {
-    return (this.pauses & PAUSE_HELD) !== 0 || this.state === "closed";
+    return (this.pauses & (PAUSE_HELD | PAUSE_TOTAL_QUEUE)) !== 0 || this.state === "closed";
   }
 
   hello(bytes: Uint8Array): void {
@@ -137,7 +140,7 @@ export class Connection implements FrameSink, BatchSource {
 
   batch(chunk: Uint8Array, at: number, messages: number, bytes: number): void {
     // The envelopes keep all of the chunk alive: its first batch counts for all of it.
-    const charge = chunk === this.chargedChunk ? 0 : chunk.length;
+    const charge = (chunk === this.chargedChunk ? 0 : chunk.length) + BATCH_OVERHEAD_BYTES;
     this.chargedChunk = chunk;
     this.deliver(new Batch(this, chunk, at, messages, charge, this.currentLease(), null), messages, bytes);
   }
@@ -145,7 +148,8 @@ export class Connection implements FrameSink, BatchSource {
   assembled(message: Uint8Array): void {
     this.hub.unreserve(this.reader.reserved);
     const { length } = message;
-    this.deliver(new Batch(this, message, 0, 1, length, this.currentLease(), heapArena), 1, length);
+    const charge = length + BATCH_OVERHEAD_BYTES;
+    this.deliver(new Batch(this, message, 0, 1, charge, this.currentLease(), heapArena), 1, length);
   }
 
   private currentLease(): Lease {

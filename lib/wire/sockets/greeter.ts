@@ -150,6 +150,7 @@ export class Greeter {
     connection.peer = peer;
     connection.peerId = peer.id;
     connection.state = "open";
+    this.hub.checkTotal(connection);
   }
 
   private announce(connection: Connection, peer: Peer): void {

@@ -5,7 +5,6 @@ import type { Limits } from "../settings.ts";
 import type { Connection } from "./connection.ts";
 import { Inbox } from "./inbox.ts";
 import { OutboxPool } from "./outbox.ts";
-import type { Peer } from "./peer.ts";
 
 /** Why a connection is not being read. Several may hold at once. */
 export const PAUSE_PEER_QUEUE = 1;
@@ -22,8 +21,6 @@ export class Hub {
   readonly pool = new OutboxPool();
   /** Every connection there is, whatever its state. */
   readonly connections = new Set<Connection>();
-  /** Peers whose messages wait for room that other peers' messages take. */
-  readonly crowdedOut = new Set<Peer>();
   readonly drops: Record<string, number> = {};
   messagesIn = 0;
   messagesOut = 0;
@@ -117,25 +114,15 @@ export class Hub {
     }
   }
 
-  /** Called when queued messages have gone out. */
-  readmit(): void {
-    if (this.pool.queuedBytes > this.limits.totalQueueBytes / 2) return;
-    const peers = [...this.crowdedOut];
-    this.crowdedOut.clear();
-    queueMicrotask(() => {
-      for (const peer of peers) {
-        peer.admit();
-        peer.flush();
-      }
-    });
-  }
-
-  /** Called when something was queued. */
-  checkTotal(): void {
-    if (this.totalPaused || this.closing) return;
-    if (this.inbox.queuedBytes < this.limits.totalQueueBytes) return;
-    this.totalPaused = true;
-    for (const connection of this.connections) connection.pause(PAUSE_TOTAL_QUEUE);
+  /** Called when a connection has been opened or read. Handshakes go on, whatever is queued. */
+  checkTotal(connection: Connection): void {
+    if (this.closing) return;
+    if (this.totalPaused) {
+      if (connection.state === "open") connection.pause(PAUSE_TOTAL_QUEUE);
+    } else if (this.inbox.queuedBytes >= this.limits.totalQueueBytes) {
+      this.totalPaused = true;
+      for (const each of this.connections) if (each.state === "open") each.pause(PAUSE_TOTAL_QUEUE);
+    }
   }
 
   /** Called when something was taken. */

@@ -70,14 +70,15 @@ export class Peer {
     );
   }
 
-  /** A message larger than a limit passes alone. */
+  /**
+   * A peer with nothing queued may always queue one message: one that is larger than a limit passes alone, and peers that do
+   * not read cannot use up what others need.
+   */
   private hasRoom(length: number): boolean {
     const { outbox, hub } = this;
-    const { queuedBytes } = hub.pool;
-    if (outbox.bytes > 0 && outbox.bytes + length > hub.limits.sendQueueBytes) return false;
-    if (queuedBytes === 0 || queuedBytes + length <= hub.limits.totalQueueBytes) return true;
-    hub.crowdedOut.add(this);
-    return false;
+    if (outbox.bytes === 0) return true;
+    const { sendQueueBytes, totalQueueBytes } = hub.limits;
+    return outbox.bytes + length <= sendQueueBytes && hub.pool.queuedBytes + length <= totalQueueBytes;
   }
 
   /** The fast path of `send`: takes the message if that needs no waiting. */
@@ -153,7 +154,6 @@ export class Peer {
       this.admit();
       if (this.waiters.length === waiting || this.blocked) break;
     }
-    if (hub.crowdedOut.size > 0) hub.readmit();
     if (outbox.bytes === 0 && hub.closing) connection.retire(null);
   }
 

@@ -1,6 +1,6 @@
 /** The node: what the parts of the sockets wire add up to. Listeners, peers, timers, close. */
 import { randomUUID } from "node:crypto";
-import { existsSync, unlinkSync } from "node:fs";
+import { existsSync, lstatSync, unlinkSync } from "node:fs";
 import {
   AbortedError,
   AddressError,
@@ -15,7 +15,7 @@ import {
   ZapError,
 } from "../../errors/index.ts";
 import { headerError, headerFault } from "../../message/index.ts";
-import type { CloseReport, Envelope, WireEvent, WireOptions, WireStats } from "../contract.ts";
+import type { CloseReport, Envelope, WireOptions, WireStats } from "../contract.ts";
 import { resolveLimits } from "../settings.ts";
 import { formatAddress, formatHostPort, parseAddress } from "./address.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
@@ -59,11 +59,14 @@ export class SocketsWire implements ConnectionOwner {
   private idleRounds = 0;
 
   /** Throws `ConfigError` or `AddressError` for options that cannot be used; opens no socket. Use `SocketsWire.open`. */
-  private constructor(options: WireOptions, onEvent: (event: WireEvent) => void) {
+  private constructor(options: WireOptions) {
     const nodeId = options.nodeId ?? `zap-${randomUUID()}`;
     checkNodeId(nodeId, "nodeId");
     const limits = resolveLimits(options.limits);
     this.nodeId = nodeId;
+    checkVersions(options.versions);
+    const { onEvent = () => {} } = options;
+    if (typeof onEvent !== "function") throw new ConfigError("onEvent: a function is needed");
     this.hub = new Hub(nodeId, limits, options.versions, onEvent);
     this.tls = options.tls === undefined ? null : resolveTls(options.tls, "listen");
     const dialTls = options.tls === undefined ? null : resolveTls(options.tls, "connect");
@@ -89,11 +92,13 @@ export class SocketsWire implements ConnectionOwner {
   }
 
   /** Opens the wire: listens where it is told to, and begins to dial the configured peers. */
-  static async open(options: WireOptions, onEvent: (event: WireEvent) => void): Promise<SocketsWire> {
-    const wire = new SocketsWire(options, onEvent);
+  static async open(options: WireOptions): Promise<SocketsWire> {
+    const wire = new SocketsWire(options);
     try {
-      const { listen } = options;
-      const places = listen === undefined ? [] : typeof listen === "string" ? [listen] : listen;
+      const { listen = [] } = options;
+      const places = typeof listen === "string" ? [listen] : listen;
+      if (!Array.isArray(places))
+        throw new ConfigError("listen: an address or a list of addresses is needed");
       const bound: string[] = [];
       for (const place of places) bound.push(await wire.listen(place));
       wire.addresses = bound;
@@ -161,13 +166,14 @@ export class SocketsWire implements ConnectionOwner {
   private accepted(socket: WireSocket): void {
     const { hub, strangers } = this;
     if (hub.closing) return void socket.terminate();
-    if (hub.connections.size >= hub.limits.connections) {
+    const full = hub.connections.size >= hub.limits.connections;
+    const [oldest] = strangers;
+    if (full && oldest === undefined) {
       hub.drop("connections");
       socket.terminate();
       return;
     }
-    if (strangers.size >= hub.limits.handshakes) {
-      const [oldest] = strangers;
+    if (full || strangers.size >= hub.limits.handshakes) {
       hub.drop("handshakes");
       oldest?.fail(
         new HandshakeError(`${oldest.address} was slow to say hello, and others came (limits.handshakes)`),
@@ -236,7 +242,6 @@ export class SocketsWire implements ConnectionOwner {
     if (peer === null) {
       if (connection.inbound && !hub.closing) this.lostStranger(connection, error);
     } else this.lostConnection(connection, peer, error);
-    this.greeter.gone(connection);
     if (peer !== null) this.forget(peer);
     if (hub.connections.size === 0) this.onIdle?.();
   }
@@ -254,6 +259,7 @@ export class SocketsWire implements ConnectionOwner {
     const { hub } = this;
     const named = error === null ? null : withPeer(error, peer.id);
     if (peer.connection === connection) peer.detach(named);
+    this.greeter.gone(connection);
     if (named !== null) hub.fault(peer.id, named);
     if (connection.kin && connection.sent > connection.acked) {
       peer.reportUndelivered(connection.sent - connection.acked, named);
@@ -542,6 +548,15 @@ export class SocketsWire implements ConnectionOwner {
   }
 }
 
+function checkVersions(versions: readonly number[] | undefined): void {
+  if (versions === undefined) return;
+  const valid = (version: unknown): boolean =>
+    Number.isInteger(version) && Number(version) > 0 && Number(version) < 65_536;
+  if (!Array.isArray(versions) || versions.length === 0 || !versions.every(valid)) {
+    throw new ConfigError("versions: a list of message versions is needed, each 1 to 65535");
+  }
+}
+
 function withPeer(error: ZapError, peer: string): ZapError {
   const named = `peer ${peer}`;
   if (!error.message.startsWith(named)) error.message = `${named}: ${error.message}`;
@@ -550,7 +565,7 @@ function withPeer(error: ZapError, peer: string): ZapError {
 
 /** A socket file that nobody listens on any more is in the way of a new listener. */
 async function removeStaleSocket(path: string): Promise<void> {
-  if (!existsSync(path)) return;
+  if (!existsSync(path) || !lstatSync(path).isSocket()) return;
   const ignore = (): void => {};
   try {
     const socket = await Bun.connect({ unix: path, socket: { data: ignore, open: ignore } });
