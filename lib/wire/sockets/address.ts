@@ -24,7 +24,7 @@ export function parseAddress(text: string, forListening = false): Address {
     return { kind: "unix", path };
   }
   const match = /^(?:\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|([^\s:/[\]]*)):(\d{1,5})$/.exec(trimmed);
-  if (match === null)
+  if (match === null || (match[1] !== undefined && !isIPv6(match[1])))
     throw new AddressError(`address ${given}: host:port, [v6]:port or unix:/path is needed`);
   const host = match[1] ?? match[2] ?? "";
   const port = Number(match[3]);

@@ -4,6 +4,7 @@
  * Bun's `handshake` callback says "success" for a stranger's certificate, so every decision here rests on the verification
  * result, never on that flag.
  */
+import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { ConfigError } from "../../errors/index.ts";
 import type { Pem, TlsOptions } from "../settings.ts";
 
@@ -30,6 +31,14 @@ export function resolveTls(given: TlsOptions, side: "listen" | "connect"): BunTl
         `tls.${name} is missing: TLS needs cert, key and ca; leave tls out for plaintext`,
       );
     }
+  }
+  try {
+    // A certificate that cannot be read is found now, and not with the first peer.
+    createSecureContext({ cert: given.cert, key: given.key, ca: given.ca } as SecureContextOptions);
+  } catch (cause) {
+    // The text of the cause names the fault, never the key.
+    const why = cause instanceof Error ? cause.message : "unreadable";
+    throw new ConfigError(`tls: cert, key or ca cannot be used: ${why}`);
   }
   return {
     cert: given.cert,

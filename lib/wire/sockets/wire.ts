@@ -112,8 +112,9 @@ export class SocketsWire implements ConnectionOwner {
 
   private allowList(options: WireOptions): ReadonlySet<string> | null {
     if (options.allow === undefined) return null;
-    if (typeof options.allow === "string")
-      throw new ConfigError("allow: a list of node ids is needed, got text");
+    if (typeof options.allow !== "object" || options.allow === null || !(Symbol.iterator in options.allow)) {
+      throw new ConfigError(`allow: a list of node ids is needed, got ${typeof options.allow}`);
+    }
     const allow = new Set(options.allow);
     for (const id of allow) checkNodeId(id, "allow");
     for (const id of Object.keys(options.peers ?? {})) allow.add(id);
