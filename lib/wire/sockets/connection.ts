@@ -324,12 +324,13 @@ export class Connection implements FrameSink, BatchSource {
     if (this.state === "retiring" || this.state === "closed") return;
     this.state = "retiring";
     this.retiredAt = performance.now();
-    this.finWanted = true;
     if (rest !== null) this.say(rest);
     if (this.kin) {
       this.noteAck();
       this.say(encodeAck(this.received));
     }
+    // Only now: a flush with this set half-closes as soon as it has written what was said.
+    this.finWanted = true;
     this.flush();
     // What still comes after `close()` is thrown away, so no queue can be in its way.
     if (this.hub.closing) this.unpauseAll();
