@@ -8,6 +8,7 @@ import {
 } from "../../errors/index.ts";
 import { parseAddress } from "./address.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
+import { socketHandlers, type SocketHandlers } from "./handlers.ts";
 import type { Hub } from "./hub.ts";
 import type { Peer } from "./peer.ts";
 import type { BunTls } from "./tls.ts";
@@ -27,8 +28,6 @@ export interface Dial {
   readonly settle: (outcome: Peer | ZapError) => void;
 }
 
-export type SocketHandlers = Bun.SocketHandler<Connection>;
-
 export class Dialler {
   /** Attempts that have not come to an end. */
   readonly dials = new Set<Dial>();
@@ -37,11 +36,12 @@ export class Dialler {
   private readonly owner: ConnectionOwner;
   private readonly handlers: SocketHandlers;
 
-  constructor(hub: Hub, tls: BunTls | null, owner: ConnectionOwner, handlers: SocketHandlers) {
+  /** `ready`: a dialled connection is up, and secured where TLS is on. */
+  constructor(hub: Hub, owner: ConnectionOwner, tls: BunTls | null, ready: (connection: Connection) => void) {
     this.hub = hub;
-    this.tls = tls;
     this.owner = owner;
-    this.handlers = handlers;
+    this.tls = tls;
+    this.handlers = socketHandlers((socket) => this.opened(socket, ready), ready);
   }
 
   /** Starts an attempt. `settle` is called exactly once, never from inside this call. */
@@ -81,9 +81,13 @@ export class Dialler {
   }
 
   /** The kernel has connected. An attempt that nobody wants any more ends here. */
-  opened(connection: Connection, socket: WireSocket): void {
+  private opened(socket: WireSocket, ready: (connection: Connection) => void): void {
+    const connection = socket.data;
+    connection.socket = socket;
+    connection.bornAt = performance.now();
     const dial = this.of(connection);
     if (dial === undefined || dial.settled) socket.terminate();
+    else if (connection.state === "greeting") ready(connection);
   }
 
   finish(dial: Dial, outcome: Peer | ZapError): void {

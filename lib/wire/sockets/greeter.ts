@@ -10,18 +10,12 @@
  *     half-closes, and is read to its end before the first byte of the one that stays.
  */
 import { HandshakeError, type ZapError } from "../../errors/index.ts";
+import type { PeerBook } from "./book.ts";
 import type { Connection } from "./connection.ts";
 import type { Dial, Dialler } from "./dialler.ts";
 import { decodeHello, encodeHello, HELLO_DUPLICATE, HELLO_KIN, HELLO_PLAIN, type Hello } from "./hello.ts";
 import { PAUSE_HELD, type Hub } from "./hub.ts";
 import type { Peer } from "./peer.ts";
-
-/** The peers of the node, as the greeter needs them. */
-export interface PeerBook {
-  find(id: string): Peer | undefined;
-  /** Finds or makes. */
-  of(id: string): Peer;
-}
 
 export class Greeter {
   private readonly hub: Hub;

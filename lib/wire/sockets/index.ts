@@ -4,18 +4,24 @@
  *
  * What lives here, from the bytes up:
  *   address.ts     what an address looks like
+ *   options.ts     the options, checked
  *   hello.ts       the handshake message and the control frames
  *   tls.ts         TLS options, and the binding of node id and certificate
  *   frames.ts      bytes in, messages out: the receive state machine
  *   fifo.ts        a queue over a ring
+ *   segment.ts     a piece of an outbox
  *   outbox.ts      messages in, bytes out: coalescing, partial writes, what is left after a loss
- *   inbox.ts       received envelopes and the `recv` calls that wait for them
+ *   inbox.ts       received messages and the `recv` calls that wait for them
+ *   handlers.ts    from Bun's callbacks to a connection
  *   connection.ts  one socket and its state
- *   peer.ts        one remote node: its connection, its outbox, the `send` calls that wait
+ *   peer.ts        one remote node: its connection, its outbox, the `send` calls that wait; book.ts holds them all
+ *   coalescer.ts   when queued frames go to the kernel
+ *   acceptor.ts    inbound connections
  *   dialler.ts     outbound connections: attempts, backoff
  *   greeter.ts     who a new connection belongs to, and which of two stays
+ *   caretaker.ts   everything that depends on time
  *   hub.ts         what all of these share
- *   wire.ts        the node: listeners, peers, timers, close
+ *   wire.ts        the node
  * May import: memory, message, errors.
  * Start at `wire.ts`.
  */

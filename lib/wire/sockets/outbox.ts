@@ -8,33 +8,26 @@
  * throws a cut frame away, so sending that frame again on the next connection duplicates nothing.
  */
 import { Fifo } from "./fifo.ts";
+import {
+  concat,
+  frameStart,
+  getLength,
+  PREFIX_BYTES,
+  putLength,
+  segmentOf,
+  type Boundary,
+  type Segment,
+  type Settle,
+} from "./segment.ts";
 
-const PREFIX_BYTES = 4;
+export type { Settle } from "./segment.ts";
+
 /** Messages above this go straight from the caller's memory. */
 const DIRECT_BYTES_MIN = 128 * 1024;
 const BLOCK_BYTES = 256 * 1024;
 /** What a quiet peer starts with. */
 const SMALL_BLOCK_BYTES = 16 * 1024;
 const BLOCKS_KEPT = 16;
-
-/** The `send` call behind a large message. */
-export interface Settle {
-  done(): void;
-  failed(error: Error): void;
-}
-
-interface Segment {
-  bytes: Uint8Array;
-  start: number;
-  end: number;
-  /** Messages that end in this segment, and their bytes without framing. */
-  messages: number;
-  payload: number;
-  readonly kind: "block" | "direct" | "control";
-  /** A frame boundary at or before `start`; for `direct`, where the part that the preceding block does not hold begins. */
-  first: number;
-  settle: Settle | null;
-}
 
 /** Blocks and byte counts that all peers of a node share. */
 export class OutboxPool {
@@ -358,45 +351,4 @@ export class Outbox {
     }
     this.count(bytes - this.bytes);
   }
-}
-
-function segmentOf(bytes: Uint8Array, kind: Segment["kind"], settle: Settle | null): Segment {
-  return { bytes, start: 0, end: bytes.length, messages: 0, payload: 0, kind, first: 0, settle };
-}
-
-/** A place between two frames, and how many whole frames lie between the block's `first` and it. */
-interface Boundary {
-  readonly at: number;
-  readonly messages: number;
-}
-
-/** The start of the frame that byte `position` of a block falls into. */
-function frameStart(block: Segment, position: number): Boundary {
-  let at = block.first;
-  let messages = 0;
-  while (at < position) {
-    const next = at + PREFIX_BYTES + getLength(block.bytes, at);
-    if (next > position) break;
-    at = next;
-    messages++;
-  }
-  return { at, messages };
-}
-
-function putLength(bytes: Uint8Array, at: number, length: number): void {
-  bytes[at] = length;
-  bytes[at + 1] = length >>> 8;
-  bytes[at + 2] = length >>> 16;
-  bytes[at + 3] = length >>> 24;
-}
-
-function getLength(bytes: Uint8Array, at: number): number {
-  return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
-}
-
-function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
-  const both = new Uint8Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
 }

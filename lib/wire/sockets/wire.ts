@@ -1,11 +1,7 @@
-/** The node: what the parts of the sockets wire add up to. Listeners, peers, timers, close. */
-import { randomUUID } from "node:crypto";
-import { existsSync, lstatSync, unlinkSync } from "node:fs";
+/** The node: what the parts of the sockets wire add up to. */
 import {
   AbortedError,
-  AddressError,
   ClosedError,
-  ConfigError,
   ConnectionLostError,
   FrameTooLargeError,
   HandshakeError,
@@ -16,22 +12,17 @@ import {
 } from "../../errors/index.ts";
 import { headerError, headerFault } from "../../message/index.ts";
 import type { CloseReport, Envelope, WireOptions, WireStats } from "../contract.ts";
-import { resolveLimits } from "../settings.ts";
-import { formatAddress, formatHostPort, parseAddress } from "./address.ts";
-import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
-import { Dialler, type Dial, type SocketHandlers } from "./dialler.ts";
+import { Acceptor } from "./acceptor.ts";
+import { formatAddress, parseAddress } from "./address.ts";
+import { PeerBook } from "./book.ts";
+import { Caretaker } from "./caretaker.ts";
+import { Coalescer } from "./coalescer.ts";
+import type { Connection, ConnectionOwner } from "./connection.ts";
+import { Dialler, type Dial } from "./dialler.ts";
 import { Greeter } from "./greeter.ts";
-import { checkNodeId } from "./hello.ts";
 import { Hub } from "./hub.ts";
-import { Peer } from "./peer.ts";
-import { certificateNames, chainFault, resolveTls, type BunTls } from "./tls.ts";
-
-/** Kernel keepalive probes find hosts that vanished; ours find processes that hang. */
-const TCP_KEEPALIVE_MILLIS = 30_000;
-/** Queued bytes at which frames go to the kernel at once instead of waiting for company. */
-const FLUSH_BYTES = 240 * 1024;
-/** Rounds of the microtask queue without a new message after which what is queued goes out. */
-const IDLE_ROUNDS = 4;
+import { resolveOptions, type ResolvedOptions } from "./options.ts";
+import type { Peer } from "./peer.ts";
 
 /** Resolved already: a `send` that was handed over at once allocates nothing. */
 const DONE = Promise.resolve();
@@ -40,178 +31,56 @@ export class SocketsWire implements ConnectionOwner {
   readonly nodeId: string;
   addresses: readonly string[] = [];
   private readonly hub: Hub;
-  private readonly book = new Map<string, Peer>();
+  private readonly book: PeerBook;
+  private readonly acceptor: Acceptor;
   private readonly dialler: Dialler;
   private readonly greeter: Greeter;
-  private readonly tls: BunTls | null;
-  private readonly listeners: Bun.SocketListener<Connection>[] = [];
-  /** Inbound connections in handshake, oldest first. */
-  private readonly strangers = new Set<Connection>();
-  private readonly timer: Timer;
+  private readonly caretaker: Caretaker;
+  private readonly coalescer = new Coalescer();
   private closed: Promise<CloseReport> | null = null;
   private onIdle: (() => void) | null = null;
 
-  /** Peers with messages that have not been written yet. */
-  private readonly dirty: Peer[] = [];
-  private pumping = false;
-  private sends = 0;
-  private sendsSeen = 0;
-  private idleRounds = 0;
-
-  /** Throws `ConfigError` or `AddressError` for options that cannot be used; opens no socket. Use `SocketsWire.open`. */
-  private constructor(options: WireOptions) {
-    const nodeId = options.nodeId ?? `zap-${randomUUID()}`;
-    checkNodeId(nodeId, "nodeId");
-    const limits = resolveLimits(options.limits);
+  private constructor(options: ResolvedOptions) {
+    const { nodeId, limits, versions, onEvent, allow, tls } = options;
     this.nodeId = nodeId;
-    checkVersions(options.versions);
-    const { onEvent = () => {} } = options;
-    if (typeof onEvent !== "function") throw new ConfigError("onEvent: a function is needed");
-    this.hub = new Hub(nodeId, limits, options.versions, onEvent);
-    this.tls = options.tls === undefined ? null : resolveTls(options.tls, "listen");
-    const dialTls = options.tls === undefined ? null : resolveTls(options.tls, "connect");
-    this.dialler = new Dialler(this.hub, dialTls, this, this.handlers(false));
-    const find = (id: string): Peer | undefined => this.book.get(id);
-    const of = (id: string): Peer => this.peer(id);
-    this.greeter = new Greeter(this.hub, this.dialler, { find, of }, this.allowList(options));
-    for (const [id, address] of Object.entries(options.peers ?? {})) {
-      checkNodeId(id, `peers[${JSON.stringify(id)}]`);
-      if (id === nodeId) throw new ConfigError(`peers[${JSON.stringify(id)}]: this is the node's own id`);
-      const peer = this.peer(id);
-      peer.address = formatAddress(parseAddress(address));
+    this.hub = new Hub(nodeId, limits, versions, onEvent);
+    this.book = new PeerBook(this.hub);
+    this.acceptor = new Acceptor(this.hub, this, tls?.listen ?? null);
+    this.dialler = new Dialler(this.hub, this, tls?.connect ?? null, (connection) =>
+      this.greeter.greet(connection),
+    );
+    this.greeter = new Greeter(this.hub, this.dialler, this.book, allow);
+    for (const [id, address] of options.peers) {
+      const peer = this.book.of(id);
+      peer.address = address;
       peer.configured = true;
     }
-    const shortest = Math.min(
-      limits.handshakeMillis,
-      limits.sendMillis,
-      limits.frameMillis,
-      limits.keepaliveMillis,
-    );
-    const period = Math.min(shortest, limits.closeMillis, limits.reconnectMinMillis, limits.idleMillis) / 2;
-    this.timer = setInterval(() => this.sweep(performance.now()), Math.max(5, Math.min(100, period)));
+    this.caretaker = new Caretaker(this.hub, this.book, this.dialler);
   }
 
-  /** Opens the wire: listens where it is told to, and begins to dial the configured peers. */
+  /**
+   * Opens the wire: listens where it is told to, and begins to dial the configured peers. Rejects with `ConfigError` or
+   * `AddressError`, and then leaves nothing open.
+   */
   static async open(options: WireOptions): Promise<SocketsWire> {
-    const wire = new SocketsWire(options);
+    const resolved = resolveOptions(options);
+    const wire = new SocketsWire(resolved);
     try {
-      const { listen = [] } = options;
-      const places = typeof listen === "string" ? [listen] : listen;
-      if (!Array.isArray(places))
-        throw new ConfigError("listen: an address or a list of addresses is needed");
       const bound: string[] = [];
-      for (const place of places) bound.push(await wire.listen(place));
+      for (const place of resolved.listen) bound.push(await wire.acceptor.listen(place));
       wire.addresses = bound;
     } catch (error) {
       await wire.close();
       throw error;
     }
-    wire.sweep(performance.now());
+    wire.caretaker.round();
     return wire;
-  }
-
-  private allowList(options: WireOptions): ReadonlySet<string> | null {
-    if (options.allow === undefined) return null;
-    if (typeof options.allow !== "object" || options.allow === null || !(Symbol.iterator in options.allow)) {
-      throw new ConfigError(`allow: a list of node ids is needed, got ${typeof options.allow}`);
-    }
-    const allow = new Set(options.allow);
-    for (const id of allow) checkNodeId(id, "allow");
-    for (const id of Object.keys(options.peers ?? {})) allow.add(id);
-    return allow;
-  }
-
-  // ---- sockets
-
-  private async listen(place: string): Promise<string> {
-    const address = parseAddress(place, true);
-    const common = {
-      socket: this.handlers(true),
-      allowHalfOpen: true,
-      ...(this.tls === null ? {} : { tls: this.tls as unknown as Bun.TLSOptions }),
-    };
-    try {
-      if (address.kind === "unix") {
-        await removeStaleSocket(address.path);
-        this.listeners.push(Bun.listen<Connection>({ ...common, unix: address.path }) as never);
-        return formatAddress(address);
-      }
-      const listener = Bun.listen<Connection>({ ...common, hostname: address.host, port: address.port });
-      this.listeners.push(listener as never);
-      return formatHostPort(address.host, listener.port);
-    } catch (cause) {
-      if (cause instanceof ZapError) throw cause;
-      const code = (cause as { code?: string }).code;
-      const why = code === "EADDRINUSE" ? "the address is in use" : causeText(cause);
-      throw new AddressError(`cannot listen on ${place}: ${why}`, { cause });
-    }
-  }
-
-  private handlers(inbound: boolean): SocketHandlers {
-    return {
-      binaryType: "uint8array",
-      open: (socket) => {
-        socket.setKeepAlive(true, TCP_KEEPALIVE_MILLIS);
-        if (inbound) this.accepted(socket);
-        else this.dialled(socket);
-      },
-      handshake: (socket, _success, error) => this.secured(socket.data, socket, error),
-      data: (socket, chunk) => socket.data?.feed(chunk as unknown as Uint8Array),
-      drain: (socket) => socket.data?.flush(),
-      end: (socket) => socket.data?.ended(),
-      error: (socket, error) => socket.data?.gone(error),
-      close: (socket, error) => socket.data?.gone(error ?? null),
-    };
-  }
-
-  private accepted(socket: WireSocket): void {
-    const { hub, strangers } = this;
-    if (hub.closing) return void socket.terminate();
-    const full = hub.connections.size >= hub.limits.connections;
-    const [oldest] = strangers;
-    if (full && oldest === undefined) {
-      hub.drop("connections");
-      socket.terminate();
-      return;
-    }
-    if (full || strangers.size >= hub.limits.handshakes) {
-      hub.drop("handshakes");
-      oldest?.fail(
-        new HandshakeError(`${oldest.address} was slow to say hello, and others came (limits.handshakes)`),
-      );
-    }
-    const from =
-      socket.remoteAddress === undefined ? "a unix socket" : `${socket.remoteAddress}:${socket.remotePort}`;
-    const connection = new Connection(hub, this, true, from, this.tls !== null);
-    connection.socket = socket;
-    socket.data = connection;
-    strangers.add(connection);
-  }
-
-  private dialled(socket: WireSocket): void {
-    const connection = socket.data;
-    connection.socket = socket;
-    connection.bornAt = performance.now();
-    this.dialler.opened(connection, socket);
-    if (connection.state === "greeting") this.greeter.greet(connection);
-  }
-
-  private secured(connection: Connection | undefined, socket: WireSocket, error: Error | null): void {
-    if (connection === undefined || connection.state !== "securing") return;
-    const fault = chainFault(socket, !connection.inbound, error);
-    if (fault !== null) {
-      connection.fail(new HandshakeError(`${connection.address}: TLS: ${fault}`));
-      return;
-    }
-    connection.certificateNames = certificateNames(socket);
-    connection.state = "greeting";
-    if (!connection.inbound) this.greeter.greet(connection);
   }
 
   // ---- what connections report
 
   onHello(connection: Connection, bytes: Uint8Array): void {
-    this.strangers.delete(connection);
+    this.acceptor.known(connection);
     this.greeter.hello(connection, bytes);
     if (connection.peer !== null) this.wake(connection.peer);
   }
@@ -234,7 +103,7 @@ export class SocketsWire implements ConnectionOwner {
   onGone(connection: Connection, error: ZapError | null): void {
     const { hub } = this;
     const { peer } = connection;
-    this.strangers.delete(connection);
+    this.acceptor.known(connection);
     const dial = this.dialler.of(connection);
     if (dial !== undefined) {
       this.dialler.lost(dial, error);
@@ -243,7 +112,7 @@ export class SocketsWire implements ConnectionOwner {
     if (peer === null) {
       if (connection.inbound && !hub.closing) this.lostStranger(connection, error);
     } else this.lostConnection(connection, peer, error);
-    if (peer !== null) this.forget(peer);
+    if (peer !== null) this.book.forget(peer);
     if (hub.connections.size === 0) this.onIdle?.();
   }
 
@@ -273,23 +142,19 @@ export class SocketsWire implements ConnectionOwner {
     if (peer.address !== null) peer.nextDialAt = now + this.dialler.backoff(peer);
   }
 
-  private peer(id: string): Peer {
-    let peer = this.book.get(id);
-    if (peer === undefined) {
-      peer = new Peer(id, this.hub);
-      this.book.set(id, peer);
-    }
-    return peer;
-  }
-
-  private forget(peer: Peer): void {
-    if (peer.forgettable) this.book.delete(peer.id);
+  /** Gives a peer that has just become reachable its waiting messages. */
+  private wake(peer: Peer): void {
+    peer.admit();
+    peer.flush();
   }
 
   // ---- the contract
 
   peers(): string[] {
-    return [...this.book.values()].filter((peer) => peer.connection !== null).map((peer) => peer.id);
+    return this.book
+      .all()
+      .filter((peer) => peer.connection !== null)
+      .map((peer) => peer.id);
   }
 
   send(id: string, message: Uint8Array, signal?: AbortSignal): Promise<void> {
@@ -297,10 +162,10 @@ export class SocketsWire implements ConnectionOwner {
     const fault = this.unsendable(message);
     if (fault !== null) return Promise.reject(fault);
     if (hub.closing) return Promise.reject(new ClosedError("send: the transport is closed"));
-    const peer = this.book.get(id);
+    const peer = this.book.find(id);
     if (peer === undefined) return Promise.reject(this.unknown(id));
     if ((signal === undefined || !signal.aborted) && peer.accept(message)) {
-      this.touch(peer);
+      this.coalescer.touch(peer);
       return DONE;
     }
     if (peer.connection === null && peer.address === null) return Promise.reject(peer.unreachable("now"));
@@ -314,10 +179,10 @@ export class SocketsWire implements ConnectionOwner {
     const fault = this.unsendable(message);
     if (fault !== null) throw fault;
     if (this.hub.closing) throw new ClosedError("trySend: the transport is closed");
-    const peer = this.book.get(id);
+    const peer = this.book.find(id);
     if (peer === undefined) throw this.unknown(id);
     if (!peer.accept(message)) return false;
-    this.touch(peer);
+    this.coalescer.touch(peer);
     return true;
   }
 
@@ -342,38 +207,6 @@ export class SocketsWire implements ConnectionOwner {
     const text = `no peer ${JSON.stringify(id)}: name its address in peers, connect(address), or let it dial in`;
     return new UnknownPeerError(text);
   }
-
-  /** Sees to it that what was queued goes out: now if it is much, else when the caller pauses. */
-  private touch(peer: Peer): void {
-    if (peer.outbox.bytes >= FLUSH_BYTES) return peer.flush();
-    this.sends++;
-    if (!peer.dirty) {
-      peer.dirty = true;
-      this.dirty.push(peer);
-    }
-    if (this.pumping) return;
-    this.pumping = true;
-    this.sendsSeen = this.sends;
-    this.idleRounds = 0;
-    queueMicrotask(this.pump);
-  }
-
-  /** Runs behind the caller's own microtasks: as long as these bring new messages, it lets them gather. */
-  private readonly pump = (): void => {
-    if (this.sends !== this.sendsSeen) {
-      this.sendsSeen = this.sends;
-      this.idleRounds = 0;
-      queueMicrotask(this.pump);
-    } else if (++this.idleRounds < IDLE_ROUNDS) queueMicrotask(this.pump);
-    else {
-      this.pumping = false;
-      for (const peer of this.dirty) {
-        peer.dirty = false;
-        peer.flush();
-      }
-      this.dirty.length = 0;
-    }
-  };
 
   recv(signal?: AbortSignal): Promise<Envelope> {
     return this.hub.inbox.recv(signal);
@@ -426,7 +259,7 @@ export class SocketsWire implements ConnectionOwner {
 
   stats(): WireStats {
     const { hub } = this;
-    const peers = [...this.book.values()];
+    const peers = this.book.all();
     const sum = (of: (peer: Peer) => number): number => peers.reduce((total, peer) => total + of(peer), 0);
     const connections = sum((peer) => (peer.connection === null ? 0 : 1));
     return {
@@ -448,54 +281,6 @@ export class SocketsWire implements ConnectionOwner {
     };
   }
 
-  // ---- time
-
-  /** Gives a peer that has just become reachable its waiting messages. */
-  private wake(peer: Peer): void {
-    peer.admit();
-    peer.flush();
-  }
-
-  private sweep(now: number): void {
-    const { hub } = this;
-    for (const connection of [...hub.connections]) this.check(connection, now);
-    for (const peer of [...this.book.values()]) {
-      peer.expire(now);
-      this.dialler.keepUp(peer, now);
-      this.forget(peer);
-    }
-  }
-
-  private check(connection: Connection, now: number): void {
-    const { limits } = this.hub;
-    const { state, address } = connection;
-    if (connection.socket === null) return;
-    if (state === "securing" || state === "greeting") {
-      if (now - connection.bornAt < limits.handshakeMillis) return;
-      const text = `${address} did not finish the handshake within ${limits.handshakeMillis} ms (limits.handshakeMillis)`;
-      connection.fail(new HandshakeError(text));
-    } else if (state === "retiring") {
-      if (now - connection.retiredAt < limits.closeMillis) return;
-      const text = `${address} did not hang up within ${limits.closeMillis} ms (limits.closeMillis)`;
-      connection.fail(new TimeoutError(text));
-    } else this.checkOpen(connection, now);
-  }
-
-  private checkOpen(connection: Connection, now: number): void {
-    const { limits } = this.hub;
-    const silentMax = connection.kin ? 3 * limits.keepaliveMillis : limits.idleMillis;
-    if (connection.silence(now) >= silentMax) {
-      connection.fail(new ConnectionLostError(`silent for ${silentMax} ms`));
-    } else if (connection.frameAge(now) >= limits.frameMillis) {
-      const text = `a frame was not complete after ${limits.frameMillis} ms (limits.frameMillis)`;
-      connection.fail(new ConnectionLostError(text));
-    } else {
-      connection.acknowledge();
-      connection.nextLease();
-      if (now - connection.wroteAt >= limits.keepaliveMillis) connection.keepAlive();
-    }
-  }
-
   // ---- the end
 
   close(): Promise<CloseReport> {
@@ -506,10 +291,10 @@ export class SocketsWire implements ConnectionOwner {
     const { hub } = this;
     const undeliveredBefore = hub.undelivered;
     hub.closing = true;
-    for (const listener of this.listeners) listener.stop(false);
+    this.acceptor.stop();
     this.dialler.close(new ClosedError("connect: the transport was closed"));
     const unread = hub.inbox.close();
-    for (const peer of this.book.values()) {
+    for (const peer of this.book.all()) {
       peer.rejectWaiters();
       if (peer.connection === null)
         peer.lose(new ClosedError("the transport was closed before the peer was reached"));
@@ -530,8 +315,8 @@ export class SocketsWire implements ConnectionOwner {
       const text = `peer ${connection.peerId} did not take everything within ${hub.limits.closeMillis} ms`;
       connection.fail(new TimeoutError(`${text} (limits.closeMillis)`));
     }
-    clearInterval(this.timer);
-    for (const peer of this.book.values()) peer.lose(new ClosedError("the transport was closed"));
+    this.caretaker.stop();
+    for (const peer of this.book.all()) peer.lose(new ClosedError("the transport was closed"));
     this.book.clear();
     return { undelivered: hub.undelivered - undeliveredBefore, unread: unread + hub.discarded };
   }
@@ -549,29 +334,8 @@ export class SocketsWire implements ConnectionOwner {
   }
 }
 
-function checkVersions(versions: readonly number[] | undefined): void {
-  if (versions === undefined) return;
-  const valid = (version: unknown): boolean =>
-    Number.isInteger(version) && Number(version) > 0 && Number(version) < 65_536;
-  if (!Array.isArray(versions) || versions.length === 0 || !versions.every(valid)) {
-    throw new ConfigError("versions: a list of message versions is needed, each 1 to 65535");
-  }
-}
-
 function withPeer(error: ZapError, peer: string): ZapError {
   const named = `peer ${peer}`;
   if (!error.message.startsWith(named)) error.message = `${named}: ${error.message}`;
   return error;
-}
-
-/** A socket file that nobody listens on any more is in the way of a new listener. */
-async function removeStaleSocket(path: string): Promise<void> {
-  if (!existsSync(path) || !lstatSync(path).isSocket()) return;
-  const ignore = (): void => {};
-  try {
-    const socket = await Bun.connect({ unix: path, socket: { data: ignore, open: ignore } });
-    socket.terminate();
-  } catch (error) {
-    if ((error as { code?: string }).code === "ECONNREFUSED") unlinkSync(path);
-  }
 }

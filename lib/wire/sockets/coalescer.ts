@@ -1,0 +1,51 @@
+/**
+ * When queued frames go to the kernel: at once if they are many, else when the caller pauses.
+ *
+ * There is no timer in it. A round is queued behind the caller's own microtasks; as long as these bring new messages, they
+ * gather, and after `IDLE_ROUNDS` rounds without one they go out, still in the same turn of the event loop.
+ */
+import type { Peer } from "./peer.ts";
+
+/** Queued bytes at which frames go out at once. */
+const FLUSH_BYTES = 240 * 1024;
+/** A loop that awaits each `send` comes back within two. */
+const IDLE_ROUNDS = 4;
+
+export class Coalescer {
+  private readonly dirty: Peer[] = [];
+  private running = false;
+  private messages = 0;
+  private seen = 0;
+  private idleRounds = 0;
+
+  /** A message was queued for `peer`. */
+  touch(peer: Peer): void {
+    if (peer.outbox.bytes >= FLUSH_BYTES) return peer.flush();
+    this.messages++;
+    if (!peer.dirty) {
+      peer.dirty = true;
+      this.dirty.push(peer);
+    }
+    if (this.running) return;
+    this.running = true;
+    this.seen = this.messages;
+    this.idleRounds = 0;
+    queueMicrotask(this.round);
+  }
+
+  private readonly round = (): void => {
+    if (this.messages !== this.seen) {
+      this.seen = this.messages;
+      this.idleRounds = 0;
+      queueMicrotask(this.round);
+    } else if (++this.idleRounds < IDLE_ROUNDS) queueMicrotask(this.round);
+    else {
+      this.running = false;
+      for (const peer of this.dirty) {
+        peer.dirty = false;
+        peer.flush();
+      }
+      this.dirty.length = 0;
+    }
+  };
+}
