@@ -20,7 +20,7 @@ fi
 if ! has_bun; then
   echo "Bun $wanted or newer is not here; fetching it into .tools/" >&2
   if command -v npm >/dev/null 2>&1; then
-    npm install --prefix .tools --no-save --no-audit --no-fund "bun@$wanted" >&2
+    npm install --prefix .tools --no-save --no-audit --no-fund --loglevel=error "bun@$wanted" >&2
   elif command -v curl >/dev/null 2>&1 && command -v unzip >/dev/null 2>&1; then
     curl -fsSL https://bun.sh/install | SHELL=/bin/sh BUN_INSTALL="$PWD/.tools/bun" bash -s "bun-v$wanted" >&2
   fi
