@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Envelope } from "../../lib/wire/contract.ts";
-import { Batch, Inbox, type BatchSource } from "../../lib/wire/sockets/inbox.ts";
+import { Batch, Inbox, Lease, type BatchSource } from "../../lib/wire/sockets/inbox.ts";
 import { frameOf, joined, messageOf, numberOf } from "../support/messages.ts";
 import { runs } from "../support/properties.ts";
 import { failureOf, isSettled } from "../support/wait.ts";
@@ -21,9 +21,15 @@ class Source implements BatchSource {
 const openInbox = (): Inbox => new Inbox(() => {});
 
 /** `count` messages in one chunk, numbered from `first` on. */
-function batchOf(source: Source, first: number, count = 1, bytes = 20): Batch {
+function batchOf(
+  source: Source,
+  first: number,
+  count = 1,
+  bytes = 20,
+  lease = new Lease(source.peerId),
+): Batch {
   const chunk = joined(...Array.from({ length: count }, (_, i) => frameOf(messageOf(bytes, first + i))));
-  return new Batch(source, chunk, 0, count, chunk.length, null);
+  return new Batch(source, chunk, 0, count, chunk.length, lease, null);
 }
 
 /** A `recv` with its abort and what came of it. */
@@ -127,6 +133,27 @@ describe("an inbox", () => {
     expect((await failureOf(inbox.recv(undefined))).code).toBe("ERR_ZAP_CLOSED");
   });
 
+  test("serves calls with callbacks in the same line", async () => {
+    const inbox = openInbox();
+    const source = new Source("x");
+    const got: string[] = [];
+    const note = (who: string) =>
+      [
+        (envelope: Envelope) => void got.push(`${who} ${numberOf(envelope.message)}`),
+        (error: Error) => void got.push(`${who} ${error.name}`),
+      ] as const;
+    inbox.push(batchOf(source, 0));
+    inbox.wait(...note("first"));
+    inbox.wait(...note("second"));
+    const promised = inbox.recv(undefined).then(...note("third"));
+    inbox.wait(...note("fourth"));
+    inbox.push(batchOf(source, 1, 2));
+    await promised;
+    inbox.close();
+    inbox.wait(...note("fifth"));
+    expect(got).toEqual(["first 0", "second 1", "third 2", "fourth ClosedError", "fifth ClosedError"]);
+  });
+
   test("leaves no listener on a signal that outlives many calls", async () => {
     const inbox = openInbox();
     const source = new Source("x");
@@ -171,11 +198,14 @@ describe("envelopes that are collected without release", () => {
     const reports: [string, number][] = [];
     const inbox = new Inbox(({ peerId, held }) => void reports.push([peerId, held]));
     const forget = (): void => {
-      inbox.push(batchOf(new Source("careless"), 0, 3));
+      // Two batches of one lease: what is left of both is one report.
+      const lease = inbox.lease("careless");
+      inbox.push(batchOf(new Source("careless"), 0, 2, 20, lease));
+      inbox.push(batchOf(new Source("careless"), 2, 1, 20, lease));
       inbox.take();
       inbox.take()?.release();
       inbox.take();
-      inbox.push(batchOf(new Source("tidy"), 0));
+      inbox.push(batchOf(new Source("tidy"), 0, 1, 20, inbox.lease("tidy")));
       inbox.take()?.release();
     };
     for (let i = 0; i < 20; i++) forget();

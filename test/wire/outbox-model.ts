@@ -45,6 +45,8 @@ export class OutboxUnderTest {
   private readonly connections: Taken[] = [{ chunks: [], lost: false }];
   private readonly accepted: number[] = [];
   private offset = 0;
+  /** How often a connection was lost in the middle of the first frame. */
+  private cuts = 0;
   private sentMessages = 0;
   private sentBytes = 0;
   private acceptedBytes = 0;
@@ -123,7 +125,7 @@ export class OutboxUnderTest {
       at += count;
       this.offset += count;
       if (this.offset === item.frame.length) {
-        this.items.shift();
+        if (this.items.shift()?.kind !== "control") this.cuts = 0;
         this.offset = 0;
       }
     }
@@ -137,6 +139,8 @@ export class OutboxUnderTest {
 
   lose(): void {
     this.outbox.rewind(this.sent);
+    if (this.offset > 0 && this.items[0]?.kind !== "control") this.cuts++;
+    expect(this.outbox.cuts).toBe(this.cuts);
     this.offset = 0;
     this.dropControls();
     const connection = this.connections.at(-1);
@@ -147,6 +151,7 @@ export class OutboxUnderTest {
   retire(): void {
     const rest = this.outbox.cut(this.sent);
     const head = this.offset > 0 ? this.items.shift() : undefined;
+    if (head !== undefined && head.kind !== "control") this.cuts = 0;
     const expected = head?.frame.subarray(this.offset) ?? null;
     if (expected === null) expect(rest).toBeNull();
     else ensure(rest !== null && sameBytes(rest, expected), "the rest of the frame that was cut");
@@ -170,6 +175,7 @@ export class OutboxUnderTest {
       expect(settle.dones).toBe(1);
       return;
     }
+    if (this.items.find((other) => other.kind !== "control") === item) this.cuts = 0;
     this.items.splice(this.items.indexOf(item), 1);
     this.settles.splice(this.settles.indexOf(settle), 1);
     const number = numberOf(item.frame.subarray(4));
@@ -194,6 +200,22 @@ export class OutboxUnderTest {
       this.acceptedBytes -= frame.length - 4;
     }
     this.items.length = 0;
+    this.cuts = 0;
+  }
+
+  /** Gives a message up after a loss that cut it. */
+  dropHead(): void {
+    const cut = this.offset > 0 && this.items[0]?.kind !== "control";
+    this.lose();
+    if (!cut) return;
+    const head = this.items.shift();
+    const waits = head?.kind === "direct" && head.settle?.dones === 0;
+    expect(this.outbox.dropHead(new Error("given up"))).toBe(head === undefined || waits ? 0 : 1);
+    if (head === undefined) return;
+    if (waits) expect(head.settle?.failures).toBe(1);
+    this.accepted.splice(this.accepted.indexOf(numberOf(head.frame.subarray(4))), 1);
+    this.acceptedBytes -= head.frame.length - 4;
+    this.cuts = 0;
   }
 
   /** What must hold between any two calls. */

@@ -71,6 +71,7 @@ const step = fc.oneof(
   },
   { weight: 3, arbitrary: fc.constant<Step>((box) => box.lose()) },
   { weight: 3, arbitrary: fc.constant<Step>((box) => box.retire()) },
+  { weight: 1, arbitrary: fc.constant<Step>((box) => box.dropHead()) },
   { weight: 1, arbitrary: fc.constant<Step>((box) => box.writeToClosed()) },
 );
 

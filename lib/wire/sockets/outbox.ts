@@ -171,6 +171,8 @@ export class Outbox {
         this.messages--;
         this.count(-(PREFIX_BYTES + direct.bytes.length));
         all.splice(at, 1);
+        // It was the first message, so it was the one that had been cut.
+        if (all.slice(0, at).every((segment) => segment.messages === 0)) this.cuts = 0;
         retracted = true;
       }
     }
@@ -259,6 +261,7 @@ export class Outbox {
   cut(sent: Sent): Uint8Array | null {
     const head = this.segments.peek();
     let rest: Uint8Array | null = null;
+    const messagesBefore = this.messages;
     if (head?.kind === "block") {
       const boundary = frameStart(head, head.start);
       if (boundary.at < head.start) {
@@ -293,6 +296,7 @@ export class Outbox {
       sent(1, head.payload);
       head.settle?.done();
     }
+    if (this.messages < messagesBefore) this.cuts = 0;
     this.rewind(sent);
     return rest;
   }
@@ -309,6 +313,7 @@ export class Outbox {
     }
     this.tail = null;
     this.messages = 0;
+    this.cuts = 0;
     this.count(-this.bytes);
     return lost;
   }
