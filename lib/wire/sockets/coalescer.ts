@@ -8,6 +8,11 @@ import type { Peer } from "./peer.ts";
 
 /** Queued bytes at which frames go out at once. */
 const FLUSH_BYTES = 240 * 1024;
+/**
+ * Flushes in one turn of the event loop after which the next `send` waits for the next turn. A loop that only sends, to a peer
+ * that keeps up, would otherwise keep timers and other sockets from ever running.
+ */
+const FLUSHES_PER_TURN = 16;
 /** A loop that awaits each `send` comes back within two. */
 const IDLE_ROUNDS = 4;
 
@@ -17,10 +22,17 @@ export class Coalescer {
   private messages = 0;
   private seen = 0;
   private idleRounds = 0;
+  private flushes = 0;
+  /** Pending while this turn has had its share; null otherwise. */
+  breather: Promise<void> | null = null;
 
   /** A message was queued for `peer`. */
   touch(peer: Peer): void {
-    if (peer.outbox.bytes >= FLUSH_BYTES) return peer.flush();
+    if (peer.outbox.bytes >= FLUSH_BYTES) {
+      peer.flush();
+      this.flushed();
+      return;
+    }
     this.messages++;
     if (!peer.dirty) {
       peer.dirty = true;
@@ -31,6 +43,17 @@ export class Coalescer {
     this.seen = this.messages;
     this.idleRounds = 0;
     queueMicrotask(this.round);
+  }
+
+  private flushed(): void {
+    if (++this.flushes === 1) {
+      setImmediate(() => {
+        this.flushes = 0;
+        this.breather = null;
+      });
+    } else if (this.flushes === FLUSHES_PER_TURN) {
+      this.breather = new Promise((resolve) => setImmediate(resolve));
+    }
   }
 
   private readonly round = (): void => {

@@ -166,7 +166,7 @@ export class SocketsWire implements ConnectionOwner {
     if (peer === undefined) return Promise.reject(this.unknown(id));
     if ((signal === undefined || !signal.aborted) && peer.accept(message)) {
       this.coalescer.touch(peer);
-      return DONE;
+      return this.coalescer.breather ?? DONE;
     }
     if (peer.connection === null && peer.address === null) return Promise.reject(peer.unreachable("now"));
     const pending = peer.enqueue(message, signal);
@@ -181,7 +181,7 @@ export class SocketsWire implements ConnectionOwner {
     if (this.hub.closing) throw new ClosedError("trySend: the transport is closed");
     const peer = this.book.find(id);
     if (peer === undefined) throw this.unknown(id);
-    if (!peer.accept(message)) return false;
+    if (this.coalescer.breather !== null || !peer.accept(message)) return false;
     this.coalescer.touch(peer);
     return true;
   }
