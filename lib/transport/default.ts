@@ -83,18 +83,27 @@ class DefaultTransport implements Transport {
   [Symbol.asyncIterator](): AsyncIterator<Envelope> {
     const { wire } = this;
     const done: IteratorResult<Envelope> = { done: true, value: undefined };
+    /** What ends the calls that still wait, when the loop is left. */
+    const waits = new Set<() => void>();
     return {
       next() {
         const queued = wire.tryRecv();
         if (queued !== null) return Promise.resolve({ done: false, value: queued });
         return new Promise((resolve, reject) => {
-          wire.wait(
-            (value) => resolve({ done: false, value }),
-            (error) => (wire.isClosed ? resolve(done) : reject(error)),
+          let giveUp = (): void => {};
+          const leave = (): void => (giveUp(), resolve(done));
+          waits.add(leave);
+          giveUp = wire.wait(
+            (value) => (waits.delete(leave), resolve({ done: false, value })),
+            (error) => (waits.delete(leave), wire.isClosed ? resolve(done) : reject(error)),
           );
         });
       },
-      return: () => Promise.resolve(done),
+      return() {
+        for (const leave of waits) leave();
+        waits.clear();
+        return Promise.resolve(done);
+      },
     };
   }
 }

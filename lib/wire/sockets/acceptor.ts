@@ -81,7 +81,7 @@ export class Acceptor {
         ? "a unix socket"
         : formatHostPort(socket.remoteAddress, socket.remotePort);
     const connection = new Connection(hub, this.owner, true, from, this.tls !== null);
-    connection.socket = socket;
+    connection.opened(socket);
     socket.data = connection;
     strangers.add(connection);
   }

@@ -33,6 +33,16 @@ export class PeerBook {
     if (peer.forgettable) this.peers.delete(peer.id);
   }
 
+  /**
+   * Addresses that `connect` has learnt are remembered as long as there are not more of them than `limits.connections`; then those
+   * that were learnt first and are not in use are forgotten.
+   */
+  trim(): void {
+    const idle = this.all().filter((peer) => peer.idle && !peer.configured);
+    const spare = idle.length - this.hub.limits.connections;
+    for (const peer of idle.slice(0, Math.max(0, spare))) this.peers.delete(peer.id);
+  }
+
   clear(): void {
     this.peers.clear();
   }

@@ -3,6 +3,7 @@ import { ConnectionLostError, HandshakeError, TimeoutError } from "../../errors/
 import type { PeerBook } from "./book.ts";
 import type { Connection } from "./connection.ts";
 import type { Dialler } from "./dialler.ts";
+import type { Greeter } from "./greeter.ts";
 import type { Hub } from "./hub.ts";
 
 /** Between two rounds, milliseconds; limits below twice the longer one are looked at more often. */
@@ -13,17 +14,21 @@ export class Caretaker {
   private readonly hub: Hub;
   private readonly book: PeerBook;
   private readonly dialler: Dialler;
+  private readonly greeter: Greeter;
+  private readonly period: number;
   private readonly timer: Timer;
+  private lastRoundAt = performance.now();
 
-  constructor(hub: Hub, book: PeerBook, dialler: Dialler) {
+  constructor(hub: Hub, book: PeerBook, dialler: Dialler, greeter: Greeter) {
+    this.greeter = greeter;
     this.hub = hub;
     this.book = book;
     this.dialler = dialler;
     const shortest = Math.min(
       ...Object.entries(hub.limits).map(([name, value]) => (name.endsWith("Millis") ? value : Infinity)),
     );
-    const period = Math.max(PERIOD_MILLIS_MIN, Math.min(PERIOD_MILLIS_MAX, shortest / 2));
-    this.timer = setInterval(() => this.round(), period);
+    this.period = Math.max(PERIOD_MILLIS_MIN, Math.min(PERIOD_MILLIS_MAX, shortest / 2));
+    this.timer = setInterval(() => this.round(), this.period);
   }
 
   stop(): void {
@@ -32,24 +37,34 @@ export class Caretaker {
 
   round(): void {
     const now = performance.now();
+    const stoodStill = now - this.lastRoundAt - this.period;
+    this.lastRoundAt = now;
+    // The whole process did nothing (a long calculation, a suspended machine): what came meanwhile has not been read yet, so
+    // nobody can be blamed for silence.
+    if (stoodStill > this.period)
+      for (const connection of this.hub.connections) connection.excuse(stoodStill);
+    this.dialler.expire(now);
     for (const connection of [...this.hub.connections]) this.check(connection, now);
     for (const peer of this.book.all()) {
       peer.expire(now);
       this.dialler.keepUp(peer, now);
       this.book.forget(peer);
     }
+    this.book.trim();
+    this.greeter.endHolds(now);
   }
 
   private check(connection: Connection, now: number): void {
     const { limits } = this.hub;
     const { state, address } = connection;
-    if (connection.socket === null) return;
     if (state === "securing" || state === "greeting") {
       if (now - connection.bornAt < limits.handshakeMillis) return;
       const text = `${address} did not finish the handshake within ${limits.handshakeMillis} ms (limits.handshakeMillis)`;
       connection.fail(new HandshakeError(text));
     } else if (state === "retiring") {
-      if (now - connection.retiredAt < limits.closeMillis) return;
+      // A connection that still brings messages, or would if somebody took them, is not stuck.
+      if (connection.paused || now - Math.max(connection.retiredAt, connection.readAt) < limits.closeMillis)
+        return;
       const text = `${address} did not hang up within ${limits.closeMillis} ms (limits.closeMillis)`;
       connection.fail(new TimeoutError(text));
     } else this.checkOpen(connection, now);

@@ -1,59 +1,57 @@
 /**
- * When queued frames go to the kernel: at once if they are many, else when the caller pauses.
+ * When queued frames go to the kernel. There is no timer in it.
  *
- * There is no timer in it. A round is queued behind the caller's own microtasks; as long as these bring new messages, they
- * gather, and after `IDLE_ROUNDS` rounds without one they go out, still in the same turn of the event loop.
+ * The first message of a turn of the event loop goes out at once. Those that follow in the same turn gather: a round is queued
+ * behind the caller's own microtasks, and as long as these bring new messages it queues itself again; after `IDLE_ROUNDS` rounds
+ * without one, or when they are many, they go out.
  */
 import type { Peer } from "./peer.ts";
 
-/** Queued bytes at which frames go out at once. */
+/** Bytes queued for one peer at which they go out at once. */
 const FLUSH_BYTES = 240 * 1024;
-/**
- * Flushes in one turn of the event loop after which the next `send` waits for the next turn. A loop that only sends, to a peer
- * that keeps up, would otherwise keep timers and other sockets from ever running.
- */
-const FLUSHES_PER_TURN = 16;
 /** A loop that awaits each `send` comes back within two. */
 const IDLE_ROUNDS = 4;
+/**
+ * What one turn of the event loop may hand over, after which the next `send` waits for the next turn. A loop that only sends, to
+ * peers that keep up, would otherwise keep timers and other sockets from ever running.
+ */
+const TURN_FLUSHES = 16;
+const TURN_MESSAGES = 32 * 1024;
 
 export class Coalescer {
+  /** Pending while this turn has had its share; null otherwise. */
+  breather: Promise<void> | null = null;
   private readonly dirty: Peer[] = [];
   private running = false;
   private messages = 0;
   private seen = 0;
   private idleRounds = 0;
-  private flushes = 0;
-  /** Pending while this turn has had its share; null otherwise. */
-  breather: Promise<void> | null = null;
+  private turnFlushes = 0;
+  private turnMessages = 0;
 
   /** A message was queued for `peer`. */
   touch(peer: Peer): void {
+    this.messages++;
+    if (++this.turnMessages >= TURN_MESSAGES) this.breathe();
     if (peer.outbox.bytes >= FLUSH_BYTES) {
       peer.flush();
-      this.flushed();
-      return;
-    }
-    this.messages++;
-    if (!peer.dirty) {
+      if (++this.turnFlushes >= TURN_FLUSHES) this.breathe();
+      this.start();
+    } else if (this.start()) peer.flush();
+    else if (!peer.dirty) {
       peer.dirty = true;
       this.dirty.push(peer);
     }
-    if (this.running) return;
+  }
+
+  /** Begins the rounds of a turn; false where they run already. */
+  private start(): boolean {
+    if (this.running) return false;
     this.running = true;
     this.seen = this.messages;
     this.idleRounds = 0;
     queueMicrotask(this.round);
-  }
-
-  private flushed(): void {
-    if (++this.flushes === 1) {
-      setImmediate(() => {
-        this.flushes = 0;
-        this.breather = null;
-      });
-    } else if (this.flushes === FLUSHES_PER_TURN) {
-      this.breather = new Promise((resolve) => setImmediate(resolve));
-    }
+    return true;
   }
 
   private readonly round = (): void => {
@@ -64,11 +62,29 @@ export class Coalescer {
     } else if (++this.idleRounds < IDLE_ROUNDS) queueMicrotask(this.round);
     else {
       this.running = false;
-      for (const peer of this.dirty) {
-        peer.dirty = false;
-        peer.flush();
-      }
-      this.dirty.length = 0;
+      this.turnMessages = 0;
+      this.turnFlushes = 0;
+      this.flush();
     }
   };
+
+  private breathe(): void {
+    this.flush();
+    this.turnMessages = 0;
+    this.turnFlushes = 0;
+    this.breather ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.breather = null;
+        resolve();
+      });
+    });
+  }
+
+  private flush(): void {
+    for (const peer of this.dirty) {
+      peer.dirty = false;
+      peer.flush();
+    }
+    this.dirty.length = 0;
+  }
 }

@@ -3,7 +3,7 @@
  * connection a peer uses is decided elsewhere (`greeter.ts`).
  */
 import type { Socket } from "bun";
-import { ConnectionLostError, type ZapError } from "../../errors/index.ts";
+import { ConnectionLostError, HandshakeError, type ZapError } from "../../errors/index.ts";
 import { heapArena } from "../../memory/index.ts";
 import type { HeaderFaultName } from "../../message/index.ts";
 import { FrameReader, type FrameSink } from "./frames.ts";
@@ -93,7 +93,15 @@ export class Connection implements FrameSink, BatchSource {
     this.address = address;
     this.state = secure ? "securing" : "greeting";
     this.reader = new FrameReader(this, hub.limits.frameBytes, hub.versions);
-    hub.connections.add(this);
+  }
+
+  /** The kernel has connected: from now on it counts. */
+  opened(socket: WireSocket): void {
+    this.socket = socket;
+    this.bornAt = performance.now();
+    this.readAt = this.bornAt;
+    this.wroteAt = this.bornAt;
+    this.hub.connections.add(this);
   }
 
   readonly onSent = (messages: number, bytes: number): void => {
@@ -108,6 +116,9 @@ export class Connection implements FrameSink, BatchSource {
     this.readAt = performance.now();
     this.heard = true;
     if (this.state === "closed") return;
+    if (this.state === "securing") {
+      return this.fail(new HandshakeError(`${this.address}: data came before TLS was up`));
+    }
     if (this.pauses !== 0 || this.waiting.length > 0) this.waiting.push(chunk);
     else this.read(chunk);
   }
@@ -124,6 +135,10 @@ export class Connection implements FrameSink, BatchSource {
     if (this.queuedBytes >= this.hub.limits.recvQueueBytes && !this.hub.closing) this.pause(PAUSE_PEER_QUEUE);
     this.hub.checkTotal(this);
     if (this.bytesSinceAck >= ACK_EVERY_BYTES) this.acknowledge();
+  }
+
+  private isPaused(): boolean {
+    return this.pauses !== 0;
   }
 
   private isClosed(): boolean {
@@ -187,8 +202,18 @@ export class Connection implements FrameSink, BatchSource {
     if (bytes.length === 0) return;
     const messages = this.kin ? decodeAck(bytes) : null;
     if (messages === null) this.hub.drop("short");
-    else if (messages >= this.acked && messages <= this.sent) this.acked = messages;
+    else if (messages >= this.acked && messages <= this.sent + this.begun()) this.acked = messages;
     else this.hub.drop("ack");
+  }
+
+  /** Messages that may be out although they are not counted as sent: a block counts when all of it is. */
+  private begun(): number {
+    return this.peer?.connection === this ? this.peer.outbox.messages : 0;
+  }
+
+  /** Messages that went out and that the far end has not confirmed. Call it after the outbox was rewound. */
+  get unconfirmed(): number {
+    return Math.max(0, this.sent - this.acked);
   }
 
   dropped(reason: HeaderFaultName): void {
@@ -220,20 +245,21 @@ export class Connection implements FrameSink, BatchSource {
   unpause(reason: number): void {
     if ((this.pauses & reason) === 0) return;
     this.pauses &= ~reason;
+    if (this.pauses !== 0) return;
+    const now = performance.now();
+    if (this.frameAt !== 0) this.frameAt += now - this.pausedAt;
+    this.readAt = now;
     while (this.pauses === 0 && this.waiting.length > 0) {
       const chunk = this.waiting.shift();
       if (chunk !== undefined) this.read(chunk);
     }
-    if (this.pauses !== 0 || this.state === "closed") return;
-    const now = performance.now();
-    if (this.frameAt !== 0) this.frameAt += now - this.pausedAt;
-    this.readAt = now;
+    if (this.isPaused() || this.isClosed()) return;
     this.socket?.resume();
     if (this.remoteEnded) this.owner.onEnded(this);
   }
 
   unpauseAll(): void {
-    this.unpause(PAUSE_HELD | PAUSE_PEER_QUEUE | PAUSE_TOTAL_QUEUE);
+    this.unpause(PAUSE_HELD | PAUSE_PEER_QUEUE | PAUSE_TOTAL_QUEUE | PAUSE_RESERVE);
   }
 
   get paused(): boolean {
@@ -325,6 +351,24 @@ export class Connection implements FrameSink, BatchSource {
     this.state = "retiring";
     this.retiredAt = performance.now();
     if (rest !== null) this.say(rest);
+    this.lastWords();
+  }
+
+  /**
+   * Retires a connection on which we have said nothing and the far end may have: it is read to its end first, so that the last
+   * acknowledgement counts everything.
+   */
+  retireAfterReading(): void {
+    if (this.state === "retiring" || this.state === "closed") return;
+    this.state = "retiring";
+    this.retiredAt = performance.now();
+    if (this.remoteEnded) this.lastWords();
+    else this.unpause(PAUSE_HELD);
+  }
+
+  /** What a retiring connection still has to say, when there is nothing more to wait for. */
+  lastWords(): void {
+    if (this.finWanted || this.state !== "retiring") return;
     if (this.kin) {
       this.noteAck();
       this.say(encodeAck(this.received));
@@ -366,6 +410,13 @@ export class Connection implements FrameSink, BatchSource {
     this.gone(null);
   }
 
+  /** The socket reports an error: it ends now. */
+  broken(cause: Error): void {
+    if (this.state === "closed") return;
+    this.socket?.terminate();
+    this.gone(cause);
+  }
+
   /** The socket is no more. */
   gone(cause: Error | null): void {
     if (this.state === "closed") return;
@@ -385,6 +436,13 @@ export class Connection implements FrameSink, BatchSource {
         this.error = new ConnectionLostError("the connection ended in the middle of a frame");
     }
     this.owner.onGone(this, this.error ?? lostBeforeHello(cause));
+  }
+
+  /** Time that does not count against the far end. */
+  excuse(millis: number): void {
+    this.bornAt += millis;
+    this.readAt += millis;
+    if (this.frameAt !== 0) this.frameAt += millis;
   }
 
   /** Milliseconds of silence that were not our own doing. */

@@ -1,16 +1,11 @@
 /** Outbound connections: attempts, their deadlines, and the pauses between them. */
-import {
-  HandshakeError,
-  LimitError,
-  PeerUnreachableError,
-  TimeoutError,
-  ZapError,
-} from "../../errors/index.ts";
+import { HandshakeError, LimitError, PeerUnreachableError, ZapError } from "../../errors/index.ts";
 import { parseAddress } from "./address.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
 import { socketHandlers, type SocketHandlers } from "./handlers.ts";
 import type { Hub } from "./hub.ts";
 import type { Peer } from "./peer.ts";
+import type { Limits } from "../settings.ts";
 import type { BunTls } from "./tls.ts";
 
 /** With somebody waiting, a lost peer is tried again at least this often, milliseconds. */
@@ -25,12 +20,16 @@ export interface Dial {
   /** Our hello is out and not answered: the far end may be dialling us at this moment. */
   helloSent: boolean;
   settled: boolean;
+  /** Undoes what waits on behalf of this attempt. */
+  cancel: (() => void) | null;
   readonly settle: (outcome: Peer | ZapError) => void;
 }
 
 export class Dialler {
   /** Attempts that have not come to an end. */
   readonly dials = new Set<Dial>();
+  /** Attempts that the kernel is busy with, those given up included. */
+  private connecting = 0;
   private readonly hub: Hub;
   private readonly tls: BunTls | null;
   private readonly owner: ConnectionOwner;
@@ -47,18 +46,30 @@ export class Dialler {
   /** Starts an attempt. `settle` is called exactly once, never from inside this call. */
   dial(address: string, expected: string | null, settle: (outcome: Peer | ZapError) => void): Dial | null {
     const { hub } = this;
-    if (hub.connections.size >= hub.limits.connections) {
-      const text = `${address}: not dialled, there are ${hub.connections.size} connections (limits.connections)`;
+    const { connections } = hub.limits;
+    if (hub.connections.size >= connections || this.connecting >= connections) {
+      const text = `${address}: not dialled, there are ${connections} connections or attempts (limits.connections)`;
       queueMicrotask(() => settle(new LimitError(text)));
       return null;
     }
     const connection = new Connection(hub, this.owner, false, address, this.tls !== null);
-    const dial: Dial = { address, expected, connection, helloSent: false, settled: false, settle };
+    const dial: Dial = {
+      address,
+      expected,
+      connection,
+      helloSent: false,
+      settled: false,
+      cancel: null,
+      settle,
+    };
     this.dials.add(dial);
-    this.open(dial).catch((cause: unknown) => {
-      this.finish(dial, new PeerUnreachableError(`${address}: ${causeText(cause)}`, { cause }));
-      connection.gone(null);
-    });
+    this.connecting++;
+    this.open(dial)
+      .catch((cause: unknown) => {
+        this.finish(dial, new PeerUnreachableError(`${address}: ${causeText(cause)}`, { cause }));
+        connection.gone(null);
+      })
+      .finally(() => this.connecting--);
     return dial;
   }
 
@@ -83,11 +94,13 @@ export class Dialler {
   /** The kernel has connected. An attempt that nobody wants any more ends here. */
   private opened(socket: WireSocket, ready: (connection: Connection) => void): void {
     const connection = socket.data;
-    connection.socket = socket;
-    connection.bornAt = performance.now();
     const dial = this.of(connection);
-    if (dial === undefined || dial.settled) socket.terminate();
-    else if (connection.state === "greeting") ready(connection);
+    if (dial === undefined || dial.settled) {
+      socket.terminate();
+      return;
+    }
+    connection.opened(socket);
+    if (connection.state === "greeting") ready(connection);
   }
 
   finish(dial: Dial, outcome: Peer | ZapError): void {
@@ -98,17 +111,16 @@ export class Dialler {
   }
 
   /**
-   * Gives an attempt up. One that the kernel is still connecting cannot be called off; it stays on the books until the kernel
-   * is done with it and is then dropped.
+   * Gives an attempt up. One that the kernel is still connecting cannot be called off; when it comes through or fails, nobody
+   * hears of it.
    */
   abandon(dial: Dial, error: ZapError): void {
+    this.dials.delete(dial);
     if (dial.settled) return;
     dial.settled = true;
+    dial.cancel?.();
     dial.settle(error);
-    if (dial.connection.socket !== null) {
-      this.dials.delete(dial);
-      dial.connection.end();
-    }
+    dial.connection.end();
   }
 
   /** The connection of an attempt ended before its hello was answered. */
@@ -131,7 +143,9 @@ export class Dialler {
     if (peer.address === null || peer.connection !== null || peer.dialling || this.hub.closing) return;
     const wanted = peer.waiting > 0 || peer.outbox.messages > 0;
     if (!peer.configured && !wanted) return;
-    if (now < peer.nextDialAt) return;
+    const { reconnectMinMillis } = this.hub.limits;
+    const soon = peer.failedDialAt + Math.max(reconnectMinMillis, WANTED_DIAL_MILLIS);
+    if (now < (wanted ? Math.min(peer.nextDialAt, soon) : peer.nextDialAt)) return;
     peer.dialling = true;
     this.dial(peer.address, peer.id, (outcome) => {
       peer.dialling = false;
@@ -140,19 +154,34 @@ export class Dialler {
       if (peer.fault?.message !== outcome.message && outcome.code !== "ERR_ZAP_CLOSED")
         this.hub.fault(peer.id, outcome);
       peer.fault = outcome;
-      peer.nextDialAt = performance.now() + this.backoff(peer);
+      this.pause(peer);
     });
   }
 
-  /** Exponential, with jitter over its upper half, so that many peers of a node that comes back do not come at once. */
-  backoff(peer: Peer): number {
-    const { reconnectMinMillis, reconnectMaxMillis } = this.hub.limits;
-    const full = Math.min(reconnectMaxMillis, reconnectMinMillis * 2 ** Math.min(peer.attempts++, 30));
-    const capped = peer.waiting > 0 ? Math.min(full, Math.max(reconnectMinMillis, WANTED_DIAL_MILLIS)) : full;
-    return capped * (0.5 + Math.random() / 2);
+  /** Sets when a peer that was not reached, or was lost, is dialled again. */
+  pause(peer: Peer): void {
+    peer.failedDialAt = performance.now();
+    peer.nextDialAt = peer.failedDialAt + this.backoff(peer);
   }
 
-  timeout(address: string, millis: number): TimeoutError {
-    return new TimeoutError(`${address} was not reached within ${millis} ms`);
+  /** Exponential, with jitter over its upper half, so that many peers of a node that comes back do not come at once. */
+  private backoff(peer: Peer): number {
+    const { reconnectMinMillis, reconnectMaxMillis } = this.hub.limits;
+    const full = Math.min(reconnectMaxMillis, reconnectMinMillis * 2 ** Math.min(peer.attempts++, 30));
+    return full * (0.5 + Math.random() / 2);
+  }
+
+  /** Gives up attempts that the kernel has been at for too long: a new one may get through sooner. */
+  expire(now: number): void {
+    const { handshakeMillis } = this.hub.limits;
+    for (const dial of [...this.dials]) {
+      const { connection, address } = dial;
+      if (connection.socket !== null || now - connection.bornAt < handshakeMillis) continue;
+      this.abandon(dial, this.timeout(address, handshakeMillis, "handshakeMillis"));
+    }
+  }
+
+  timeout(address: string, millis: number, limit: keyof Limits): PeerUnreachableError {
+    return new PeerUnreachableError(`${address} was not reached within ${millis} ms (limits.${limit})`);
   }
 }

@@ -9,7 +9,7 @@
  *  4. When both turn out to be of one node, the one dialled by the smaller id stays; the other finishes what it began,
  *     half-closes, and is read to its end before the first byte of the one that stays.
  */
-import { HandshakeError, type ZapError } from "../../errors/index.ts";
+import { ConnectionLostError, HandshakeError, type ZapError } from "../../errors/index.ts";
 import type { PeerBook } from "./book.ts";
 import type { Connection } from "./connection.ts";
 import type { Dial, Dialler } from "./dialler.ts";
@@ -17,15 +17,23 @@ import { decodeHello, encodeHello, HELLO_DUPLICATE, HELLO_KIN, HELLO_PLAIN, type
 import { PAUSE_HELD, type Hub } from "./hub.ts";
 import type { Peer } from "./peer.ts";
 
+/** How long a new connection may be held for the sake of an unanswered hello of ours. */
+const HOLD_MILLIS_MAX = 1_000;
+
+/** A connection that waits for answers to hellos of ours (rule 3). */
+interface Hold {
+  readonly rivals: Set<Dial>;
+  readonly since: number;
+}
+
 export class Greeter {
   private readonly hub: Hub;
   private readonly dialler: Dialler;
   private readonly book: PeerBook;
   private readonly allow: ReadonlySet<string> | null;
-  /** Connections that wait for answers to our own hellos (rule 3). */
-  private readonly heldForDials = new Map<Connection, Set<Dial>>();
+  private readonly heldForDials = new Map<Connection, Hold>();
   /** Second connections with nodes that are not this library. */
-  private readonly spares = new Map<Peer, Connection>();
+  private readonly spares = new Map<Peer, { readonly connection: Connection; readonly timer: Timer }>();
   /** Connections that are read only when another has been read to its end (rule 4). */
   private readonly heldBehind = new Map<Connection, Connection>();
 
@@ -89,6 +97,8 @@ export class Greeter {
     if (peer.connection !== null || oursStays) {
       hub.drop("duplicate");
       connection.turnedAway = true;
+      // If the first connection is dead without our knowing, writing to it is how we learn of it.
+      if (peer.connection?.kin === true) peer.connection.keepAlive();
       // Other nodes expect the bare end of the connection; ours are told, so that `connect` learns who lives there.
       if (connection.kin) connection.farewell(encodeHello(hub.nodeId, HELLO_DUPLICATE));
       else connection.end();
@@ -97,7 +107,7 @@ export class Greeter {
     this.own(connection, peer);
     connection.say(encodeHello(hub.nodeId, connection.kin ? HELLO_KIN : HELLO_PLAIN));
     if (rivals.size > 0) {
-      this.heldForDials.set(connection, rivals);
+      this.heldForDials.set(connection, { rivals, since: performance.now() });
       connection.pause(PAUSE_HELD);
     }
     peer.attach(connection, rivals.size === 0);
@@ -125,19 +135,29 @@ export class Greeter {
     if (rival === null) {
       peer.attach(connection, true);
       this.announce(connection, peer);
-    } else if (!connection.kin) {
-      this.keepSpare(peer, connection);
-    } else if (rival.inbound && this.hub.nodeId < peer.id) {
-      this.heldForDials.delete(rival);
-      this.holdBehind(connection, rival);
-      peer.retireConnection();
-      peer.attach(connection, true);
-    } else {
-      this.holdBehind(rival, connection);
-      connection.retire(null);
-    }
+    } else if (!connection.kin) this.keepSpare(peer, connection);
+    else this.settleRivals(peer, rival, connection);
     this.dialler.finish(dial, peer);
     this.release(dial);
+  }
+
+  /** Rule 4. `dialled` is the connection that we dialled and whose hello has just been answered. */
+  private settleRivals(peer: Peer, rival: Connection, dialled: Connection): void {
+    if (!rival.inbound) {
+      // We dialled both, and it would have called the second a duplicate if it still knew the first.
+      rival.fail(new ConnectionLostError("it does not know this connection any more"));
+      peer.attach(dialled, true);
+      this.announce(dialled, peer);
+    } else if (this.hub.nodeId < peer.id) {
+      this.heldForDials.delete(rival);
+      this.holdBehind(dialled, rival);
+      peer.retireConnection();
+      peer.attach(dialled, true);
+    } else {
+      // Only the far end can have sent on the one that goes: it knew of that one alone.
+      this.holdBehind(rival, dialled);
+      dialled.retireAfterReading();
+    }
   }
 
   private own(connection: Connection, peer: Peer): void {
@@ -154,17 +174,19 @@ export class Greeter {
 
   /** The far end says that we are connected already: true at once, or as soon as its other connection gets through. */
   private settleDuplicate(dial: Dial, peer: Peer): void {
-    if (dial.settled) return;
-    dial.settled = true;
-    if (peer.connection !== null) return dial.settle(peer);
+    if (peer.connection !== null) return this.dialler.finish(dial, peer);
     const text = `${dial.address} (${peer.id}) says that it is connected with this node already`;
     const waiter = (error: ZapError | null): void => {
       clearTimeout(timer);
-      dial.settle(error ?? peer);
+      this.dialler.finish(dial, error ?? peer);
+    };
+    dial.cancel = () => {
+      clearTimeout(timer);
+      peer.connectWaiters.delete(waiter);
     };
     const timer = setTimeout(() => {
       peer.connectWaiters.delete(waiter);
-      dial.settle(new HandshakeError(`${text}, and no such connection came up`));
+      this.dialler.finish(dial, new HandshakeError(`${text}, and no such connection came up`));
     }, this.hub.limits.handshakeMillis);
     peer.connectWaiters.add(waiter);
   }
@@ -174,14 +196,13 @@ export class Greeter {
    * happened.
    */
   private keepSpare(peer: Peer, connection: Connection): void {
-    this.spares.set(peer, connection);
-    peer.ready = false;
-    setTimeout(() => {
-      if (this.spares.get(peer) !== connection) return;
+    const timer = setTimeout(() => {
       this.spares.delete(peer);
       connection.retire(null);
       peer.start();
     }, this.hub.limits.handshakeMillis);
+    this.spares.set(peer, { connection, timer });
+    peer.ready = false;
   }
 
   private holdBehind(connection: Connection, first: Connection): void {
@@ -191,7 +212,7 @@ export class Greeter {
 
   /** An attempt has come to its end: what was held for its sake alone goes on. */
   release(dial: Dial): void {
-    for (const [connection, rivals] of this.heldForDials) {
+    for (const [connection, { rivals }] of this.heldForDials) {
       if (!rivals.delete(dial) || rivals.size > 0) continue;
       this.heldForDials.delete(connection);
       const { peer } = connection;
@@ -200,13 +221,34 @@ export class Greeter {
     }
   }
 
+  /**
+   * Ends holds that last too long, by giving up the attempts that they wait for: an address that takes our connection and stays
+   * mute must not keep honest peers waiting.
+   */
+  endHolds(now: number): void {
+    for (const { rivals, since } of [...this.heldForDials.values()]) {
+      if (now - since < HOLD_MILLIS_MAX) continue;
+      for (const dial of [...rivals]) {
+        const text = `${dial.address} did not answer the hello within ${HOLD_MILLIS_MAX} ms, while others wait for that`;
+        this.dialler.abandon(dial, new HandshakeError(text));
+        this.release(dial);
+      }
+    }
+  }
+
+  stop(): void {
+    for (const { timer } of this.spares.values()) clearTimeout(timer);
+    this.spares.clear();
+  }
+
   /** A connection is gone (and its peer told): nothing waits behind it any more. */
   gone(connection: Connection): void {
     const { peer } = connection;
     const spare = peer === null ? undefined : this.spares.get(peer);
     if (peer !== null && spare !== undefined) {
       this.spares.delete(peer);
-      if (spare !== connection && peer.connection === null) peer.attach(spare, true);
+      clearTimeout(spare.timer);
+      if (spare.connection !== connection && peer.connection === null) peer.attach(spare.connection, true);
       else if (peer.connection !== null) peer.start();
     }
     this.heldForDials.delete(connection);

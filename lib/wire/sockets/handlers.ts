@@ -34,7 +34,8 @@ export function socketHandlers(
     data: (socket, chunk) => socket.data?.feed(chunk as unknown as Uint8Array),
     drain: (socket) => socket.data?.flush(),
     end: (socket) => socket.data?.ended(),
-    error: (socket, error) => socket.data?.gone(error),
+    // Also an exception from one of these callbacks comes here: the connection must not stay half alive.
+    error: (socket, error) => socket.data?.broken(error),
     close: (socket, error) => socket.data?.gone(error ?? null),
   };
 }

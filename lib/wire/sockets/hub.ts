@@ -34,7 +34,8 @@ export class Hub {
   private readonly onEvent: (event: WireEvent) => void;
   private readonly events: WireEvent[] = [];
   private reservedBytes = 0;
-  private readonly reserveQueue = new Set<Connection>();
+  /** Connections that wait for memory, and how much. */
+  private readonly reserveQueue = new Map<Connection, number>();
   private totalPaused = false;
 
   constructor(
@@ -79,25 +80,29 @@ export class Hub {
 
   /**
    * Grants memory for one large frame. Always grants the first, so that a frame larger than the whole budget still passes
-   * alone; a connection that is refused is called again when there is room, in order of asking.
+   * alone; a connection that is refused is read on when there is room, in order of asking.
    */
   reserve(connection: Connection, bytes: number): boolean {
-    const held = this.inbox.queuedBytes + this.reservedBytes;
-    if (this.reservedBytes > 0 && held + bytes > this.limits.totalQueueBytes) {
-      this.reserveQueue.add(connection);
+    if (!this.hasRoom(bytes)) {
+      this.reserveQueue.set(connection, bytes);
       connection.pause(PAUSE_RESERVE);
       return false;
     }
-    this.reserveQueue.delete(connection);
     this.reservedBytes += bytes;
     return true;
+  }
+
+  private hasRoom(bytes: number): boolean {
+    // What still comes after `close()` is thrown away: nothing piles up.
+    if (this.reservedBytes === 0 || this.closing) return true;
+    return this.inbox.queuedBytes + this.reservedBytes + bytes <= this.limits.totalQueueBytes;
   }
 
   unreserve(bytes: number): void {
     if (bytes === 0) return;
     this.reservedBytes -= bytes;
-    // The next in line asks again from its own turn of the loop: this may be deep in another connection's reading.
-    if (this.reserveQueue.size > 0) queueMicrotask(() => this.retryReserve());
+    // The next in line reads on from its own turn of the loop: this may be deep in another connection's reading.
+    if (this.reserveQueue.size > 0) queueMicrotask(() => this.readOn());
   }
 
   forget(connection: Connection): void {
@@ -105,12 +110,12 @@ export class Hub {
     this.reserveQueue.delete(connection);
   }
 
-  private retryReserve(): void {
-    for (const connection of this.reserveQueue) {
+  /** Whoever is first in line and has room reads on; everybody behind it waits, so that nobody is overtaken for ever. */
+  private readOn(): void {
+    for (const [connection, bytes] of this.reserveQueue) {
+      if (!this.hasRoom(bytes)) return;
       this.reserveQueue.delete(connection);
       connection.unpause(PAUSE_RESERVE);
-      // Refused again: everybody behind it waits too, so that nobody is overtaken for ever.
-      if (this.reserveQueue.has(connection)) return;
     }
   }
 
@@ -131,6 +136,6 @@ export class Hub {
       this.totalPaused = false;
       for (const connection of this.connections) connection.unpause(PAUSE_TOTAL_QUEUE);
     }
-    if (this.reserveQueue.size > 0) this.retryReserve();
+    if (this.reserveQueue.size > 0) this.readOn();
   }
 }

@@ -7,6 +7,7 @@
 import { AbortedError, ClosedError } from "../../errors/index.ts";
 import type { Envelope } from "../contract.ts";
 import { Fifo } from "./fifo.ts";
+import { WaitList, type Waiter } from "./waitlist.ts";
 import type { HeapArena } from "../../memory/index.ts";
 
 const PREFIX_BYTES = 4;
@@ -121,7 +122,7 @@ export class SocketEnvelope implements Envelope {
   }
 }
 
-interface RecvWaiter {
+interface RecvWaiter extends Waiter {
   readonly resolve: (envelope: Envelope) => void;
   readonly reject: (error: Error) => void;
 }
@@ -131,7 +132,7 @@ export class Inbox {
   queuedBytes = 0;
   queuedMessages = 0;
   private readonly queue = new Fifo<Batch>();
-  private readonly waiters = new Fifo<RecvWaiter>();
+  private readonly waiters = new WaitList<RecvWaiter>();
   private closed = false;
   private readonly registry: FinalizationRegistry<LeaseCount>;
 
@@ -176,12 +177,20 @@ export class Inbox {
     return envelope;
   }
 
-  /** `recv` with callbacks, one of which is called exactly once, for loops that want no promise between. */
-  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): void {
+  /**
+   * `recv` with callbacks, one of which is called exactly once, for loops that want no promise between. What it returns gives up
+   * the wait, if it still goes on, without calling either.
+   */
+  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): () => void {
     const envelope = this.take();
     if (envelope !== undefined) resolve(envelope);
     else if (this.closed) reject(new ClosedError("recv: the transport is closed"));
-    else this.waiters.push({ resolve, reject });
+    else {
+      const waiter: RecvWaiter = { state: "waiting", resolve, reject };
+      this.waiters.push(waiter);
+      return () => void this.waiters.drop(waiter);
+    }
+    return () => {};
   }
 
   recv(signal: AbortSignal | undefined): Promise<Envelope> {
@@ -191,14 +200,15 @@ export class Inbox {
     if (this.closed) return Promise.reject(new ClosedError("recv: the transport is closed"));
     return new Promise<Envelope>((resolve, reject) => {
       if (signal === undefined) {
-        this.waiters.push({ resolve, reject });
+        this.waiters.push({ state: "waiting", resolve, reject });
         return;
       }
       const onAbort = (): void => {
-        if (this.waiters.remove(waiter)) reject(new AbortedError("recv", signal.reason));
+        if (this.waiters.drop(waiter)) reject(new AbortedError("recv", signal.reason));
       };
       const settled = (): void => signal.removeEventListener("abort", onAbort);
       const waiter: RecvWaiter = {
+        state: "waiting",
         resolve: (given) => (settled(), resolve(given)),
         reject: (error) => (settled(), reject(error)),
       };

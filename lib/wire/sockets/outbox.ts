@@ -7,6 +7,7 @@
  * When a connection is lost, `rewind` goes back to the first frame that was not wholly handed to the kernel: the far end
  * throws a cut frame away, so sending that frame again on the next connection duplicates nothing.
  */
+import { MessageError } from "../../errors/index.ts";
 import { Fifo } from "./fifo.ts";
 import {
   concat,
@@ -97,7 +98,9 @@ export class Outbox {
   }
 
   /** Queues a large message by reference. `settle` hears of it when its last byte is with the kernel. */
-  appendDirect(message: Uint8Array, settle: Settle): void {
+  appendDirect(given: Uint8Array, settle: Settle): void {
+    // A `Buffer` is a `Uint8Array` whose `slice` does not copy: from here on it is the plain thing.
+    const message = new Uint8Array(given.buffer, given.byteOffset, given.byteLength);
     // The length and the first bytes ride with what is queued already: no system call for four bytes.
     const tail = this.room(SMALL_BLOCK_BYTES);
     const first = SMALL_BLOCK_BYTES - PREFIX_BYTES;
@@ -127,11 +130,16 @@ export class Outbox {
     this.count(frame.length);
   }
 
-  /** Writes what the socket takes. `sent` is called with the number of messages that went out whole. */
+  /**
+   * Writes what the socket takes. `sent` is called with the number of messages that went out whole. Throws `MessageError` where
+   * the memory of a large message was taken away (transferred or shrunk) before it was out.
+   */
   write(socket: ByteSink, sent: Sent): WriteResult {
     for (;;) {
       const segment = this.segments.peek();
       if (segment === undefined) return "drained";
+      // Cutting the connection is all that is left when the rest of a frame is no more.
+      if (segment.bytes.length < segment.end) throw vanished();
       const length = segment.end - segment.start;
       const written = length === 0 ? 0 : socket.write(segment.bytes, segment.start, length);
       if (written < 0) return "gone";
@@ -215,6 +223,10 @@ export class Outbox {
       } else {
         // Its length and first bytes were in the block before it: gone with that block unless it is still here.
         const before = all[index - 1];
+        if (segment.bytes.length < segment.end) {
+          this.forgetVanished(segment, before);
+          continue;
+        }
         segment.start = segment.first;
         if (before === undefined || before.kind !== "block") {
           this.cuts++;
@@ -227,6 +239,16 @@ export class Outbox {
       }
     }
     this.recount();
+  }
+
+  /** A large message whose memory is gone: its `send` fails, and what the block before holds of it goes too. */
+  private forgetVanished(direct: Segment, before: Segment | undefined): void {
+    this.messages--;
+    if (before?.kind === "block") {
+      before.end -= PREFIX_BYTES + direct.first;
+      before.start = Math.min(before.start, before.end);
+    }
+    direct.settle?.failed(vanished());
   }
 
   /**
@@ -356,4 +378,11 @@ export class Outbox {
     }
     this.count(bytes - this.bytes);
   }
+}
+
+function vanished(): MessageError {
+  return new MessageError(
+    "ERR_ZAP_MESSAGE_SHORT",
+    "send: the message's memory was taken away before it was sent",
+  );
 }

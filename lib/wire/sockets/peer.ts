@@ -4,19 +4,22 @@ import {
   ClosedError,
   ConnectionLostError,
   PeerUnreachableError,
+  MessageError,
   UndeliveredError,
-  type ZapError,
+  ZapError,
 } from "../../errors/index.ts";
 import type { Connection } from "./connection.ts";
-import { Fifo } from "./fifo.ts";
+import { WaitList, type Waiter } from "./waitlist.ts";
 import type { Hub } from "./hub.ts";
-import { Outbox, type Settle } from "./outbox.ts";
+import { Outbox, type Settle, type WriteResult } from "./outbox.ts";
 
 /** A message that the far end will not take must not keep everything behind it from ever getting there. */
 const CUTS_MAX = 3;
 
-interface SendWaiter {
+interface SendWaiter extends Waiter {
   readonly message: Uint8Array;
+  /** As it was when `send` was called. */
+  readonly bytes: number;
   readonly queuedAt: number;
   readonly settle: Settle;
 }
@@ -37,13 +40,14 @@ export class Peer {
   fault: ZapError | null = null;
   /** Since when it has not been ready, milliseconds of `performance.now()`. */
   downSince = performance.now();
-  /** Dial attempts since it was last connected, and when the next is due. */
+  /** Dial attempts since it was last connected for a while, when the last one failed, and when the next is due. */
   attempts = 0;
+  failedDialAt = 0;
   nextDialAt = 0;
   dialling = false;
   /** On the list of peers to be flushed. */
   dirty = false;
-  private readonly waiters = new Fifo<SendWaiter>();
+  private readonly waiters = new WaitList<SendWaiter>();
   private blocked = false;
   /** `connect` calls that learnt this peer's id from a duplicate answer and wait for the first connection. */
   readonly connectWaiters = new Set<(error: ZapError | null) => void>();
@@ -58,11 +62,14 @@ export class Peer {
     return this.waiters.length;
   }
 
-  /** Whether the wire may forget that it ever heard of this peer. */
+  /** Whether nothing is left of this peer but perhaps its address. */
   get forgettable(): boolean {
+    return this.address === null && this.idle;
+  }
+
+  get idle(): boolean {
     return (
       this.connection === null &&
-      this.address === null &&
       !this.dialling &&
       this.waiters.length === 0 &&
       this.outbox.messages === 0 &&
@@ -95,26 +102,27 @@ export class Peer {
     return new Promise<void>((resolve, reject) => {
       const settle: Settle = { done: resolve, failed: reject };
       if (signal !== undefined) {
-        const onAbort = (): void => this.abort(settle, signal.reason);
+        const onAbort = (): void => this.abort(waiter, signal.reason);
         settle.done = () => (signal.removeEventListener("abort", onAbort), resolve());
         settle.failed = (error) => (signal.removeEventListener("abort", onAbort), reject(error));
         signal.addEventListener("abort", onAbort, { once: true });
       }
-      this.waiters.push({ message, queuedAt: performance.now(), settle });
+      const queuedAt = performance.now();
+      const waiter: SendWaiter = { state: "waiting", message, bytes: message.length, queuedAt, settle };
+      this.waiters.push(waiter);
       this.admit();
       if (this.ready) this.flush();
     });
   }
 
   /** A message whose bytes are on the wire already counts as handed over; any other is taken back. */
-  private abort(settle: Settle, reason: unknown): void {
-    const waiter = this.waiters.drain();
-    const kept = waiter.filter((one) => one.settle !== settle);
-    for (const one of kept) this.waiters.push(one);
-    if (kept.length < waiter.length || this.outbox.retract(settle))
+  private abort(waiter: SendWaiter, reason: unknown): void {
+    const { settle } = waiter;
+    if (this.waiters.drop(waiter) || this.outbox.retract(settle))
       settle.failed(new AbortedError("send", reason));
     else this.outbox.detach(settle);
     this.admit();
+    this.flush();
   }
 
   /** Moves waiting messages into the outbox while there is room, in order of asking. */
@@ -123,7 +131,8 @@ export class Peer {
     for (let waiter = this.waiters.peek(); waiter !== undefined; waiter = this.waiters.peek()) {
       if (!this.hasRoom(waiter.message.length)) return;
       this.waiters.shift();
-      if (Outbox.isDirect(waiter.message)) this.outbox.appendDirect(waiter.message, waiter.settle);
+      if (waiter.message.length !== waiter.bytes) waiter.settle.failed(changed());
+      else if (Outbox.isDirect(waiter.message)) this.outbox.appendDirect(waiter.message, waiter.settle);
       else {
         this.outbox.append(waiter.message);
         waiter.settle.done();
@@ -145,7 +154,7 @@ export class Peer {
     const { outbox, hub } = this;
     for (;;) {
       const before = outbox.bytes;
-      const result = outbox.write(connection.socket, connection.onSent);
+      const result = this.write(connection);
       if (outbox.bytes < before) connection.wroteAt = performance.now();
       this.blocked = result === "blocked";
       if (result === "gone") return;
@@ -155,6 +164,18 @@ export class Peer {
       if (this.waiters.length === waiting || this.blocked) break;
     }
     if (outbox.bytes === 0 && hub.closing) connection.retire(null);
+  }
+
+  private write(connection: Connection): WriteResult {
+    const { socket } = connection;
+    if (socket === null) return "gone";
+    try {
+      return this.outbox.write(socket, connection.onSent);
+    } catch (error) {
+      if (!(error instanceof ZapError)) throw error;
+      connection.fail(error);
+      return "gone";
+    }
   }
 
   /** Puts a connection to use. `ready` is false while it might turn out a duplicate. */
@@ -177,10 +198,7 @@ export class Peer {
   /** The connection is lost or no longer to be sent on. What it did not take waits for the next one. */
   detach(error: ZapError | null): void {
     if (this.connection !== null) this.rewind(this.connection);
-    this.connection = null;
-    this.ready = false;
-    this.blocked = false;
-    this.downSince = performance.now();
+    this.down();
     if (error !== null) this.fault = error;
   }
 
@@ -197,11 +215,20 @@ export class Peer {
     const { connection } = this;
     if (connection === null) return;
     const rest = this.outbox.cut(connection.onSent);
+    this.down();
+    connection.retire(rest);
+  }
+
+  private down(): void {
+    const now = performance.now();
+    const { connection } = this;
+    // A peer that comes and goes without taking anything does not put off the deadline of what waits for it.
+    const useful =
+      connection === null || connection.sent > 0 || now - connection.bornAt > this.hub.limits.sendMillis;
+    if (useful) this.downSince = now;
     this.connection = null;
     this.ready = false;
     this.blocked = false;
-    this.downSince = performance.now();
-    connection.retire(rest);
   }
 
   /** Fails what has waited too long for a connection. */
@@ -246,4 +273,8 @@ export class Peer {
     for (const waiter of this.connectWaiters) waiter(new ClosedError("connect: the transport was closed"));
     this.connectWaiters.clear();
   }
+}
+
+function changed(): MessageError {
+  return new MessageError("ERR_ZAP_MESSAGE_SHORT", "send: the message changed its length while it waited");
 }

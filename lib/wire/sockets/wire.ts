@@ -55,7 +55,7 @@ export class SocketsWire implements ConnectionOwner {
       peer.address = address;
       peer.configured = true;
     }
-    this.caretaker = new Caretaker(this.hub, this.book, this.dialler);
+    this.caretaker = new Caretaker(this.hub, this.book, this.dialler, this.greeter);
   }
 
   /**
@@ -91,7 +91,11 @@ export class SocketsWire implements ConnectionOwner {
 
   onEnded(connection: Connection): void {
     const { peer, state } = connection;
-    if (state === "retiring") return void connection.flush();
+    if (state === "retiring") {
+      connection.lastWords();
+      connection.flush();
+      return;
+    }
     if (state !== "open" || peer === null) {
       connection.end();
     } else if (connection.midFrame) {
@@ -131,15 +135,13 @@ export class SocketsWire implements ConnectionOwner {
     if (peer.connection === connection) peer.detach(named);
     this.greeter.gone(connection);
     if (named !== null) hub.fault(peer.id, named);
-    if (connection.kin && connection.sent > connection.acked) {
-      peer.reportUndelivered(connection.sent - connection.acked, named);
-    }
+    if (connection.kin && connection.unconfirmed > 0) peer.reportUndelivered(connection.unconfirmed, named);
     if (peer.connection !== null) return;
     hub.emit({ type: "disconnected", peer: peer.id, error: named });
     const now = performance.now();
     // One that comes and goes is dialled ever more rarely; one that stayed a while is dialled at once.
     if (now - connection.bornAt >= hub.limits.reconnectMaxMillis) peer.attempts = 0;
-    if (peer.address !== null) peer.nextDialAt = now + this.dialler.backoff(peer);
+    if (peer.address !== null) this.dialler.pause(peer);
   }
 
   /** Gives a peer that has just become reachable its waiting messages. */
@@ -213,8 +215,8 @@ export class SocketsWire implements ConnectionOwner {
   }
 
   /** `recv` with callbacks. */
-  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): void {
-    this.hub.inbox.wait(resolve, reject);
+  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): () => void {
+    return this.hub.inbox.wait(resolve, reject);
   }
 
   /** The next message if one is queued, without a promise. */
@@ -246,7 +248,10 @@ export class SocketsWire implements ConnectionOwner {
         }
       };
       const onAbort = (): void => giveUp(new AbortedError("connect", signal?.reason));
-      const timer = setTimeout(() => giveUp(this.dialler.timeout(target, sendMillis)), sendMillis);
+      const timer = setTimeout(
+        () => giveUp(this.dialler.timeout(target, sendMillis, "sendMillis")),
+        sendMillis,
+      );
       signal?.addEventListener("abort", onAbort, { once: true });
       dial = this.dialler.dial(target, null, (outcome) => {
         clearTimeout(timer);
@@ -316,6 +321,7 @@ export class SocketsWire implements ConnectionOwner {
       connection.fail(new TimeoutError(`${text} (limits.closeMillis)`));
     }
     this.caretaker.stop();
+    this.greeter.stop();
     for (const peer of this.book.all()) peer.lose(new ClosedError("the transport was closed"));
     this.book.clear();
     return { undelivered: hub.undelivered - undeliveredBefore, unread: unread + hub.discarded };
