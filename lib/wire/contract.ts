@@ -9,7 +9,7 @@ export interface Envelope {
   readonly peer: string;
   /**
    * The whole ZAP message, header included. It may alias a larger receive buffer or GPU-visible memory: yours to read until
-   * `release()`; copy what you keep longer.
+   * `release()`; copy what you keep longer, and never transfer its `ArrayBuffer`.
    */
   readonly message: Uint8Array;
   /** The managed buffer that `message` lies in, or null where it lies on the heap. */

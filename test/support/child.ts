@@ -73,6 +73,10 @@ export class Child implements AsyncDisposable {
     this.process.kill("SIGSTOP");
   }
 
+  thaw(): void {
+    this.process.kill("SIGCONT");
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.kill();
   }

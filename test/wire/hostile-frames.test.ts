@@ -204,6 +204,19 @@ describe("a peer that is silent", () => {
     expect(a.troubles).toEqual([]);
   });
 
+  test("because the whole process stood still is not gone", async () => {
+    await using net = new Net({ limits: { keepaliveMillis: 30, frameMillis: 60 } });
+    const [a, b] = await net.pair();
+    for (let i = 0; i < 3; i++) {
+      // A long calculation, a suspended virtual machine: no timer, no read, for longer than every limit.
+      const end = performance.now() + 250;
+      while (performance.now() < end);
+      await a.send("b", messageOf(64, i));
+      expect(numberOf((await b.recv()).message)).toBe(i);
+    }
+    expect([...a.troubles, ...b.troubles]).toEqual([]);
+  });
+
   test("because this node does not read is not gone", async () => {
     await using net = new Net({ limits: { keepaliveMillis: 30, recvQueueBytes: 10 * KIB } });
     const [a, b] = await net.pair();

@@ -16,7 +16,7 @@ const IDLE_ROUNDS = 4;
  * peers that keep up, would otherwise keep timers and other sockets from ever running.
  */
 const TURN_FLUSHES = 16;
-const TURN_MESSAGES = 32 * 1024;
+const TURN_MESSAGES = 8 * 1024;
 
 export class Coalescer {
   /** Pending while this turn has had its share; null otherwise. */
@@ -35,13 +35,18 @@ export class Coalescer {
     if (++this.turnMessages >= TURN_MESSAGES) this.breathe();
     if (peer.outbox.bytes >= FLUSH_BYTES) {
       peer.flush();
-      if (++this.turnFlushes >= TURN_FLUSHES) this.breathe();
-      this.start();
+      this.flushed();
     } else if (this.start()) peer.flush();
     else if (!peer.dirty) {
       peer.dirty = true;
       this.dirty.push(peer);
     }
+  }
+
+  /** A write of the size of a flush was made. */
+  flushed(): void {
+    if (++this.turnFlushes >= TURN_FLUSHES) this.breathe();
+    this.start();
   }
 
   /** Begins the rounds of a turn; false where they run already. */

@@ -47,7 +47,8 @@ export class Dialler {
   dial(address: string, expected: string | null, settle: (outcome: Peer | ZapError) => void): Dial | null {
     const { hub } = this;
     const { connections } = hub.limits;
-    if (hub.connections.size >= connections || this.connecting >= connections) {
+    // Known peers are not many; their attempts must get through whatever `connect` was asked for.
+    if (hub.connections.size >= connections || (expected === null && this.connecting >= connections)) {
       const text = `${address}: not dialled, there are ${connections} connections or attempts (limits.connections)`;
       queueMicrotask(() => settle(new LimitError(text)));
       return null;

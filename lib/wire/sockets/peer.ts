@@ -157,7 +157,7 @@ export class Peer {
       const result = this.write(connection);
       if (outbox.bytes < before) connection.wroteAt = performance.now();
       this.blocked = result === "blocked";
-      if (result === "gone") return;
+      if (result === "gone") return connection.broken(new Error("the socket takes nothing any more"));
       if (this.waiters.length === 0 || outbox.bytes > hub.limits.sendQueueBytes / 2) break;
       const waiting = this.waiters.length;
       this.admit();

@@ -21,6 +21,7 @@ import type { Connection, ConnectionOwner } from "./connection.ts";
 import { Dialler, type Dial } from "./dialler.ts";
 import { Greeter } from "./greeter.ts";
 import { Hub } from "./hub.ts";
+import { Outbox } from "./outbox.ts";
 import { resolveOptions, type ResolvedOptions } from "./options.ts";
 import type { Peer } from "./peer.ts";
 
@@ -173,7 +174,10 @@ export class SocketsWire implements ConnectionOwner {
     if (peer.connection === null && peer.address === null) return Promise.reject(peer.unreachable("now"));
     const pending = peer.enqueue(message, signal);
     if (peer.connection === null) this.dialler.keepUp(peer, performance.now());
-    return pending;
+    if (!Outbox.isDirect(message)) return pending;
+    this.coalescer.flushed();
+    const { breather } = this.coalescer;
+    return breather === null ? pending : pending.then(() => breather);
   }
 
   /** `send` where it needs no waiting, without a promise. False where it does; throws what `send` would reject with. */
