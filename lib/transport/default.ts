@@ -81,29 +81,6 @@ class DefaultTransport implements Transport {
 
   /** Every received envelope until the transport is closed. Leaving the loop leaves the transport open. */
   [Symbol.asyncIterator](): AsyncIterator<Envelope> {
-    const { wire } = this;
-    const done: IteratorResult<Envelope> = { done: true, value: undefined };
-    /** What ends the calls that still wait, when the loop is left. */
-    const waits = new Set<() => void>();
-    return {
-      next() {
-        const queued = wire.tryRecv();
-        if (queued !== null) return Promise.resolve({ done: false, value: queued });
-        return new Promise((resolve, reject) => {
-          let giveUp = (): void => {};
-          const leave = (): void => (giveUp(), resolve(done));
-          waits.add(leave);
-          giveUp = wire.wait(
-            (value) => (waits.delete(leave), resolve({ done: false, value })),
-            (error) => (waits.delete(leave), wire.isClosed ? resolve(done) : reject(error)),
-          );
-        });
-      },
-      return() {
-        for (const leave of waits) leave();
-        waits.clear();
-        return Promise.resolve(done);
-      },
-    };
+    return this.wire.iterate();
   }
 }

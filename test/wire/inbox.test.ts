@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Envelope } from "../../lib/wire/contract.ts";
+import { EnvelopeIterator } from "../../lib/wire/sockets/iterator.ts";
 import { Batch, Inbox, Lease, type BatchSource } from "../../lib/wire/sockets/inbox.ts";
 import { frameOf, joined, messageOf, numberOf } from "../support/messages.ts";
 import { runs } from "../support/properties.ts";
@@ -133,25 +134,33 @@ describe("an inbox", () => {
     expect((await failureOf(inbox.recv(undefined))).code).toBe("ERR_ZAP_CLOSED");
   });
 
-  test("serves calls with callbacks in the same line", async () => {
+  test("serves loops in the same line, and ends them when it is closed", async () => {
     const inbox = openInbox();
     const source = new Source("x");
+    const loop = new EnvelopeIterator(inbox);
     const got: string[] = [];
-    const note = (who: string) =>
-      [
-        (envelope: Envelope) => void got.push(`${who} ${numberOf(envelope.message)}`),
-        (error: Error) => void got.push(`${who} ${error.name}`),
-      ] as const;
+    const note = (who: string) => (result: IteratorResult<Envelope>) =>
+      void got.push(`${who} ${result.done === true ? "done" : numberOf(result.value.message)}`);
     inbox.push(batchOf(source, 0));
-    inbox.wait(...note("first"));
-    inbox.wait(...note("second"));
-    const promised = inbox.recv(undefined).then(...note("third"));
-    inbox.wait(...note("fourth"));
+    const calls = [loop.next().then(note("first")), loop.next().then(note("second"))];
+    calls.push(inbox.recv(undefined).then((value) => note("third")({ done: false, value })));
+    calls.push(loop.next().then(note("fourth")));
     inbox.push(batchOf(source, 1, 2));
-    await promised;
+    await Promise.all(calls.slice(0, 3));
     inbox.close();
-    inbox.wait(...note("fifth"));
-    expect(got).toEqual(["first 0", "second 1", "third 2", "fourth ClosedError", "fifth ClosedError"]);
+    await Promise.all([...calls, loop.next().then(note("fifth"))]);
+    expect(got).toEqual(["first 0", "second 1", "third 2", "fourth done", "fifth done"]);
+  });
+
+  test("loses no message to a loop that was left while it waited", async () => {
+    const inbox = openInbox();
+    const loop = new EnvelopeIterator(inbox);
+    const left = [loop.next(), loop.next()];
+    expect(await loop.return()).toEqual({ done: true, value: undefined });
+    for (const next of left) expect((await next).done).toBe(true);
+    expect(inbox.waiting).toBe(0);
+    inbox.push(batchOf(new Source("x"), 7));
+    expect(numberOf((await inbox.recv(undefined)).message)).toBe(7);
   });
 
   test("leaves no listener on a signal that outlives many calls", async () => {

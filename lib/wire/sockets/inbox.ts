@@ -122,7 +122,7 @@ export class SocketEnvelope implements Envelope {
   }
 }
 
-interface RecvWaiter extends Waiter {
+export interface RecvWaiter extends Waiter {
   readonly resolve: (envelope: Envelope) => void;
   readonly reject: (error: Error) => void;
 }
@@ -177,20 +177,18 @@ export class Inbox {
     return envelope;
   }
 
-  /**
-   * `recv` with callbacks, one of which is called exactly once, for loops that want no promise between. What it returns gives up
-   * the wait, if it still goes on, without calling either.
-   */
-  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): () => void {
-    const envelope = this.take();
-    if (envelope !== undefined) resolve(envelope);
-    else if (this.closed) reject(new ClosedError("recv: the transport is closed"));
-    else {
-      const waiter: RecvWaiter = { state: "waiting", resolve, reject };
-      this.waiters.push(waiter);
-      return () => void this.waiters.drop(waiter);
-    }
-    return () => {};
+  get isClosed(): boolean {
+    return this.closed;
+  }
+
+  /** Puts a call in line. Only when nothing is queued and the inbox is open. */
+  enlist(waiter: RecvWaiter): void {
+    this.waiters.push(waiter);
+  }
+
+  /** Rejects a call that still waits; no message is lost. */
+  giveUp(waiter: RecvWaiter): void {
+    if (this.waiters.drop(waiter)) waiter.reject(new ClosedError("recv: the loop was left"));
   }
 
   recv(signal: AbortSignal | undefined): Promise<Envelope> {

@@ -12,6 +12,8 @@
  *   segment.ts     a piece of an outbox
  *   outbox.ts      messages in, bytes out: coalescing, partial writes, what is left after a loss
  *   inbox.ts       received messages and the `recv` calls that wait for them
+ *   iterator.ts    `for await` over them
+ *   waitlist.ts    calls that wait their turn
  *   handlers.ts    from Bun's callbacks to a connection
  *   connection.ts  one socket and its state
  *   peer.ts        one remote node: its connection, its outbox, the `send` calls that wait; book.ts holds them all

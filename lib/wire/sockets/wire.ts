@@ -22,6 +22,7 @@ import { Dialler, type Dial } from "./dialler.ts";
 import { Greeter } from "./greeter.ts";
 import { Hub } from "./hub.ts";
 import { Outbox } from "./outbox.ts";
+import { EnvelopeIterator } from "./iterator.ts";
 import { resolveOptions, type ResolvedOptions } from "./options.ts";
 import type { Peer } from "./peer.ts";
 
@@ -218,18 +219,13 @@ export class SocketsWire implements ConnectionOwner {
     return this.hub.inbox.recv(signal);
   }
 
-  /** `recv` with callbacks. */
-  wait(resolve: (envelope: Envelope) => void, reject: (error: Error) => void): () => void {
-    return this.hub.inbox.wait(resolve, reject);
+  iterate(): AsyncIterator<Envelope> {
+    return new EnvelopeIterator(this.hub.inbox);
   }
 
   /** The next message if one is queued, without a promise. */
   tryRecv(): Envelope | null {
     return this.hub.inbox.take() ?? null;
-  }
-
-  get isClosed(): boolean {
-    return this.hub.closing;
   }
 
   connect(address: string, signal?: AbortSignal): Promise<string> {
