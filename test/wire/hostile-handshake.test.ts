@@ -226,3 +226,24 @@ describe("an allow-list", () => {
     ]);
   });
 });
+
+describe("a connection that was turned away as a duplicate", () => {
+  for (const size of [64, 100_000]) {
+    test(`delivers nothing, whatever it goes on to say (${size} bytes)`, async () => {
+      await using net = new Net();
+      const node = await net.node("node");
+      const first = await net.raw(node);
+      await first.greet("twin", 1);
+      const second = await net.raw(node);
+      // Hello and message in one piece, and the message once more behind the answer.
+      second.write(helloOf("twin", 1), frameOf(messageOf(size, 1)));
+      expect((await second.frame())[7]).toBe(2);
+      second.writeFrame(messageOf(size, 2));
+      first.writeFrame(messageOf(size, 3));
+      const { peer, message } = await node.recv();
+      expect([peer, numberOf(message)]).toEqual(["twin", 3]);
+      await until(() => (node.transport.stats().drops["stranger"] ?? 0) > 0, "the others to be dropped");
+      expect(node.transport.stats()).toMatchObject({ queuedInMessages: 0, messagesIn: 1, connections: 1 });
+    });
+  }
+});

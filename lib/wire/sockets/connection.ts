@@ -178,11 +178,18 @@ export class Connection implements FrameSink, BatchSource {
 
   private deliver(batch: Batch, messages: number, bytes: number): void {
     const { hub } = this;
+    if (this.peer === null) {
+      // A duplicate that was turned away goes on talking.
+      hub.drop("stranger");
+      batch.discard();
+      return;
+    }
     hub.messagesIn += messages;
     hub.bytesIn += bytes;
     if (hub.closing) {
       // Nobody can take them any more; not acknowledged, so that their sender learns of it.
       hub.discarded += messages;
+      batch.discard();
       return;
     }
     this.received += messages;
@@ -454,11 +461,6 @@ export class Connection implements FrameSink, BatchSource {
   frameAge(now: number): number {
     if (this.frameAt === 0 || this.pauses !== 0) return 0;
     return now - this.frameAt;
-  }
-
-  /** Not being read for want of memory that others hold. */
-  get starved(): boolean {
-    return (this.pauses & PAUSE_RESERVE) !== 0;
   }
 }
 

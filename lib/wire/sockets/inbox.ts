@@ -73,6 +73,12 @@ export class Batch {
     this.arena = arena;
   }
 
+  /** Gives the memory back where nobody will take the messages. */
+  discard(): void {
+    this.messages = 0;
+    this.arena?.give(this.bytes);
+  }
+
   /** Makes the envelope of the next message. There must be one. */
   take(): SocketEnvelope {
     const { bytes, at } = this;
@@ -221,7 +227,7 @@ export class Inbox {
     for (const waiter of this.waiters.drain())
       waiter.reject(new ClosedError("recv: the transport was closed"));
     const unread = this.queuedMessages;
-    this.queue.drain();
+    for (const batch of this.queue.drain()) batch.discard();
     this.queuedBytes = 0;
     this.queuedMessages = 0;
     return unread;
