@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it: leaves a Bun of the pinned version or newer on the PATH and the dependencies installed.
-# Changes nothing outside of this folder; a Bun that it has to fetch goes to .tools/.
+# A Bun that it has to fetch goes to .tools/; outside of this folder only the caches of npm and Bun change.
 
 cd "$(dirname "$0")/.." || exit 1
 wanted=$(cat .bun-version)

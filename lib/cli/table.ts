@@ -109,8 +109,8 @@ function shortcoming({ name, seen, fix }: Prerequisite, paint: Paint): string[] 
     ...mend.flatMap((each) =>
       // By the convention of prerequisites, what ends like a sentence is one. A command stays whole: it is there to be copied.
       /[.:]$/.test(each)
-        ? wrap(each, WIDTH - 6).map((text) => `      ${text}`)
-        : [`      ${paint("cyan", each)}`],
+        ? wrap(each, WIDTH - 5).map((text) => `     ${text}`)
+        : [`     ${paint("cyan", each)}`],
     ),
   ];
 }

@@ -70,12 +70,18 @@ export async function main(argv: readonly string[], io: Io = process): Promise<n
   }
 }
 
+/** A terminal and the program that started us may both pass on one Ctrl-C. */
+const SAME_WISH_MILLIS = 300;
+
 /** The first wish to end lets the command clean up; the second does not wait for that. */
 function interruption(): AbortSignal {
   const controller = new AbortController();
+  let firstAt = 0;
   const stop = (): void => {
-    if (controller.signal.aborted) process.exit(EXIT_INTERRUPTED);
-    controller.abort(new Error("interrupted"));
+    if (!controller.signal.aborted) {
+      firstAt = performance.now();
+      controller.abort(new Error("interrupted"));
+    } else if (performance.now() - firstAt > SAME_WISH_MILLIS) process.exit(EXIT_INTERRUPTED);
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, stop);
   // The reader of our output has left; going on unheard is no use.

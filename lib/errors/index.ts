@@ -126,7 +126,7 @@ export class ConnectionLostError extends ZapError {
 
 /** Messages that were handed over (their `send` resolved) and then could not be delivered. */
 export class UndeliveredError extends ZapError {
-  /** How many messages certainly did not reach the peer. */
+  /** How many messages may not have reached the peer: those not written, and those written and not acknowledged. */
   readonly messages: number;
 
   constructor(message: string, messages: number, options?: { cause?: unknown }) {

@@ -9,5 +9,5 @@ export { platformHere, platformLabel } from "./platform.ts";
 export type { Platform } from "./platform.ts";
 export { locateShim } from "./shim.ts";
 export type { ShimLocation, ShimName } from "./shim.ts";
-export { locateLibrary } from "./library.ts";
+export { isLoadable, locateLibrary } from "./library.ts";
 export type { LibrarySearch } from "./library.ts";

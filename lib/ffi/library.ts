@@ -109,6 +109,11 @@ function entries(folder: string): string[] {
   }
 }
 
+/** Whether the system's loader would take this file: on Linux an ELF of this architecture; elsewhere a file is believed. */
+export function isLoadable(path: string, { platform, arch }: Platform): boolean {
+  return platform !== "linux" || isElf(path, ARCHITECTURES[arch]?.machine);
+}
+
 /** ELF header: magic at 0, class at 4 (2: 64 bits), byte order at 5 (1: little), `e_machine` as 16 bits at 18. */
 function isElf(path: string, machine: number | undefined): boolean {
   const header = new Uint8Array(20);

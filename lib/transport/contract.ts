@@ -47,7 +47,8 @@ export interface Transport extends BufferAllocator, AsyncDisposable, AsyncIterab
 
   /**
    * Dials an address and resolves with the node id found there, also when a connection with that node already exists.
-   * Rejects with `PeerUnreachableError`, `HandshakeError`, `AbortedError` or `ClosedError`; nothing is left half-open.
+   * Rejects with `AddressError`, `PeerUnreachableError`, `HandshakeError`, `LimitError`, `AbortedError` or `ClosedError`; nothing is
+   * left half-open.
    */
   connect(address: string, options?: { signal?: AbortSignal }): Promise<string>;
 

@@ -1,5 +1,6 @@
 /** `pick`: opens the best transport that this host can really run, and says how it came to it. */
-import { NotAvailableError } from "../errors/index.ts";
+import { ConfigError, NotAvailableError } from "../errors/index.ts";
+import { umaPoolBytes } from "../memory/index.ts";
 import type { Probe, Transport, TransportOptions } from "./contract.ts";
 import { isQuiet, logEvents, logLine, type Env } from "./log.ts";
 import { probe } from "./probe.ts";
@@ -24,7 +25,14 @@ let logged = false;
  * (an option that cannot be used); nothing is left open. The first success of a process logs one line on standard error.
  */
 export async function pick(preferred?: string, options: PickOptions = {}): Promise<Transport> {
+  if (typeof options !== "object" || options === null)
+    throw new ConfigError("pick: options must be an object");
   const { strict, env = process.env, ...rest } = options;
+  if (strict !== undefined && typeof strict !== "boolean")
+    throw new ConfigError("strict: true or false is needed");
+  // Every variable is looked at, whichever transport it is for: a typing error is found today, not with the next GPU.
+  const quiet = isQuiet(env);
+  umaPoolBytes(env);
   const failed: Probe[] = [];
   for (;;) {
     const choice = { env, probes: failed, ...(strict === undefined ? {} : { strict }) };
@@ -33,7 +41,7 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
     try {
       if (open === null) throw new NotAvailableError(`this build cannot open ${selection.name}`);
       const transport = await open({ onEvent: logEvents(env), ...rest }, selection);
-      announce(transport, env);
+      if (!quiet) announce(transport);
       return transport;
     } catch (error) {
       if (!(error instanceof NotAvailableError) || selection.name === "default") throw error;
@@ -49,8 +57,8 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
   }
 }
 
-function announce(transport: Transport, env: Env): void {
-  if (logged || isQuiet(env)) return;
+function announce(transport: Transport): void {
+  if (logged) return;
   logged = true;
   const { name, reason, tried } = transport.selection;
   logLine("info", "transport_picked", { transport: name, reason, tried, caps: transport.caps });

@@ -1,6 +1,7 @@
 /** Which transport is meant: the caller's wish, the environment and the host, brought to one name. Opens nothing. */
-import { ConfigError, NotAvailableError, type TriedTransport } from "../errors/index.ts";
+import { NotAvailableError, type TriedTransport } from "../errors/index.ts";
 import { TRANSPORT_NAMES, type Probe, type Selection, type TransportName } from "./contract.ts";
+import { readFlag } from "./flag.ts";
 import { probe, transportName } from "./probe.ts";
 
 export interface ResolveOptions {
@@ -103,15 +104,6 @@ function refusal(preference: Preference, asked: Probe | undefined): string {
       ...fix.split("\n").flatMap((line) => (line === "" ? [] : [`    ${line}`])),
     ]),
   ].join("\n");
-}
-
-function readFlag(name: string, value: string | undefined): boolean {
-  const flag = (value ?? "").trim().toLowerCase();
-  if (["1", "true", "yes"].includes(flag)) return true;
-  if (["", "0", "false", "no"].includes(flag)) return false;
-  throw new ConfigError(
-    `${name} is ${JSON.stringify(value?.slice(0, 60))}; it takes 1, true, yes, 0, false or no`,
-  );
 }
 
 function enumerate(names: readonly string[]): string {

@@ -55,9 +55,15 @@ export const DEFAULT_LIMITS: Limits = {
 /** The largest frame that the length field and a `Uint8Array` can carry with room to spare. */
 const FRAME_BYTES_MAX = 1024 * MIB;
 
+/** Timers take no more: a longer one would fire at once. */
+const MILLIS_MAX = 2_147_483_647;
+
 /** Fills in the defaults. Throws `ConfigError` for an unknown name or a value that is not a positive integer. */
 export function resolveLimits(given: Partial<Limits> = {}): Limits {
   const limits = { ...DEFAULT_LIMITS };
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw new ConfigError("limits: an object of limits is needed");
+  }
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
       throw new ConfigError(
@@ -68,7 +74,15 @@ export function resolveLimits(given: Partial<Limits> = {}): Limits {
     if (!Number.isSafeInteger(value) || value <= 0) {
       throw new ConfigError(`limits.${name}: a positive integer is needed, got ${String(value)}`);
     }
+    if (name.endsWith("Millis") && value > MILLIS_MAX) {
+      throw new ConfigError(`limits.${name}: at most ${MILLIS_MAX} is possible, got ${value}`);
+    }
     limits[name as keyof Limits] = value;
+  }
+  if (limits.reconnectMinMillis > limits.reconnectMaxMillis) {
+    const { reconnectMinMillis, reconnectMaxMillis } = limits;
+    const text = `${reconnectMinMillis} is above limits.reconnectMaxMillis (${reconnectMaxMillis})`;
+    throw new ConfigError(`limits.reconnectMinMillis: ${text}`);
   }
   if (limits.frameBytes < 16 || limits.frameBytes > FRAME_BYTES_MAX) {
     throw new ConfigError(

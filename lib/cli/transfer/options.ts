@@ -4,6 +4,8 @@ import { readFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { parseArgs, type ParseArgsConfig } from "node:util";
 import {
+  AddressError,
+  ConfigError,
   pick,
   UnknownTransportError,
   type TlsOptions,
@@ -94,8 +96,16 @@ export async function openTransport(
     if (error instanceof UnknownTransportError && transport !== undefined) {
       throw new UsageError(`--transport: ${error.message}`);
     }
-    throw error;
+    if (error instanceof ConfigError && error.message.startsWith("nodeId: ")) {
+      throw new UsageError(`--id: ${error.message.slice("nodeId: ".length)}`);
+    }
+    throw usageFault(error);
   }
+}
+
+/** An address that cannot be read is a wrong command line; one that cannot be used is not. */
+export function usageFault(error: unknown): unknown {
+  return error instanceof AddressError && error.cause === undefined ? new UsageError(error.message) : error;
 }
 
 /** Whether the command line asks for TLS. Throws `UsageError` where it does so by halves. */

@@ -1,5 +1,5 @@
 /** The words that all probes share: a prerequisite met or missing, and the row that they add up to. */
-import { locateShim, platformLabel, type ShimName } from "../../ffi/index.ts";
+import { isLoadable, locateShim, platformLabel, type ShimName } from "../../ffi/index.ts";
 import type { Prerequisite, Probe, TransportName } from "../contract.ts";
 import type { Host } from "../host.ts";
 
@@ -26,7 +26,11 @@ export function dataPlane(transport: TransportName): Prerequisite {
 
 export function shim(host: Host, name: ShimName): Prerequisite {
   const { path, tried } = locateShim(name, host.env, host);
-  if (path !== null) return met(name, path);
+  if (path !== null && isLoadable(path, host)) return met(name, path);
+  if (path !== null) {
+    const fix = `Take the file away, or put the ${platformLabel(host)} build of ${name} in its place.`;
+    return missing(name, `${path} is no library of this platform`, fix);
+  }
   return missing(
     name,
     `not found as ${tried.join(" or ")}`,

@@ -130,7 +130,8 @@ export class Dialler {
     const broken = error === null ? "closed the connection" : "broke the connection";
     const text =
       `${dial.address} ${broken} before it answered the handshake: it does not allow this node, ` +
-      "or is connected with it already, or speaks TLS where we do not (or the reverse), or is no ZAP node";
+      "is connected with it already, does not accept its certificate, has no room, is this node itself, " +
+      "speaks TLS where we do not (or the reverse), or is no ZAP node";
     this.finish(dial, new HandshakeError(text, error === null ? undefined : { cause: error }));
   }
 

@@ -19,6 +19,11 @@ export class Fifo<T> {
     return this.ring[this.head];
   }
 
+  /** The item `index` places behind the first. */
+  at(index: number): T | undefined {
+    return index < this.length ? this.ring[(this.head + index) & (this.ring.length - 1)] : undefined;
+  }
+
   last(): T | undefined {
     return this.length === 0 ? undefined : this.ring[(this.head + this.length - 1) & (this.ring.length - 1)];
   }

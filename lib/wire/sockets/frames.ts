@@ -121,7 +121,7 @@ export class FrameReader {
     if (this.greeting) {
       if (length < HEADER_BYTES || length > HELLO_FRAME_BYTES_MAX) {
         return this.fail(
-          new HandshakeError(`the first bytes are no ZAP hello (a frame of ${length} bytes)`),
+          new HandshakeError(`the first bytes are no ZAP hello (a frame of ${length} bytes)${tlsHint(head)}`),
           chunk,
         );
       }
@@ -249,6 +249,11 @@ export class FrameReader {
     this.sink.fatal(error);
     return chunk.length;
   }
+}
+
+/** A TLS record starts with its kind, 20 to 23, and a version that starts with 3. */
+function tlsHint(head: Uint8Array): string {
+  return head[0]! >= 20 && head[0]! <= 23 && head[1] === 3 ? ": it speaks TLS" : "";
 }
 
 /** Little-endian. By bytes: a `DataView` over what Bun read costs a quarter of a microsecond to make. */

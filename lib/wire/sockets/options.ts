@@ -21,8 +21,14 @@ export interface ResolvedOptions {
   readonly tls: { readonly listen: BunTls; readonly connect: BunTls } | null;
 }
 
+const KNOWN = ["nodeId", "listen", "peers", "allow", "tls", "limits", "versions", "onEvent"];
+
 /** Throws `ConfigError` or `AddressError`, which names the option. */
 export function resolveOptions(options: WireOptions): ResolvedOptions {
+  for (const name of Object.keys(options)) {
+    if (!KNOWN.includes(name))
+      throw new ConfigError(`${name}: no such option; there are ${KNOWN.join(", ")}`);
+  }
   const { nodeId = `zap-${randomUUID()}`, onEvent = () => {}, listen = [], versions, tls } = options;
   checkNodeId(nodeId, "nodeId");
   checkVersions(versions);

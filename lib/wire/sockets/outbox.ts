@@ -139,7 +139,7 @@ export class Outbox {
       const segment = this.segments.peek();
       if (segment === undefined) return "drained";
       // Cutting the connection is all that is left when the rest of a frame is no more.
-      if (segment.bytes.length < segment.end) throw vanished();
+      if (hasVanished(segment)) throw vanished();
       const length = segment.end - segment.start;
       const written = length === 0 ? 0 : socket.write(segment.bytes, segment.start, length);
       if (written < 0) return "gone";
@@ -177,7 +177,7 @@ export class Outbox {
       if (block.start <= frameStart) {
         block.end = frameStart;
         this.messages--;
-        this.count(-(PREFIX_BYTES + direct.bytes.length));
+        this.count(-(PREFIX_BYTES + direct.end));
         all.splice(at, 1);
         // It was the first message, so it was the one that had been cut.
         if (all.slice(0, at).every((segment) => segment.messages === 0)) this.cuts = 0;
@@ -193,9 +193,12 @@ export class Outbox {
     const all = this.segments.drain();
     for (const segment of all) {
       if (segment.settle === settle) {
-        segment.bytes = segment.bytes.slice();
         segment.settle = null;
-        settle.done();
+        if (hasVanished(segment)) settle.failed(vanished());
+        else {
+          segment.bytes = segment.bytes.slice();
+          settle.done();
+        }
       }
       this.segments.push(segment);
     }
@@ -223,7 +226,7 @@ export class Outbox {
       } else {
         // Its length and first bytes were in the block before it: gone with that block unless it is still here.
         const before = all[index - 1];
-        if (segment.bytes.length < segment.end) {
+        if (hasVanished(segment)) {
           this.forgetVanished(segment, before);
           continue;
         }
@@ -276,11 +279,26 @@ export class Outbox {
     return direct?.settle === null ? 1 : 0;
   }
 
+  /** The frame that has begun can never be whole: `cut` has nothing to give. */
+  get headHasVanished(): boolean {
+    const head = this.segments.peek();
+    if (head === undefined) return false;
+    if (hasVanished(head)) return true;
+    // The block before a large message holds the start of its frame.
+    const next = this.segments.at(1);
+    if (head.kind !== "block" || next === undefined || !hasVanished(next)) return false;
+    return head.start > head.end - PREFIX_BYTES - next.first;
+  }
+
   /**
    * For a connection that is retired while it works: takes out the rest of the frame that was cut, to be finished there, and
    * leaves everything after it for the next connection. Control frames go with it.
    */
   cut(sent: Sent): Uint8Array | null {
+    if (this.headHasVanished) {
+      this.rewind(sent);
+      return null;
+    }
     const head = this.segments.peek();
     let rest: Uint8Array | null = null;
     const messagesBefore = this.messages;
@@ -380,7 +398,11 @@ export class Outbox {
   }
 }
 
-function vanished(): MessageError {
+function hasVanished(segment: Segment): boolean {
+  return segment.bytes.length < segment.end;
+}
+
+export function vanished(): MessageError {
   return new MessageError(
     "ERR_ZAP_MESSAGE_SHORT",
     "send: the message's memory was taken away before it was sent",

@@ -11,7 +11,7 @@ import {
 import type { Connection } from "./connection.ts";
 import { WaitList, type Waiter } from "./waitlist.ts";
 import type { Hub } from "./hub.ts";
-import { Outbox, type Settle, type WriteResult } from "./outbox.ts";
+import { Outbox, vanished, type Settle, type WriteResult } from "./outbox.ts";
 
 /** A message that the far end will not take must not keep everything behind it from ever getting there. */
 const CUTS_MAX = 3;
@@ -214,6 +214,7 @@ export class Peer {
   retireConnection(): void {
     const { connection } = this;
     if (connection === null) return;
+    if (this.outbox.headHasVanished) return connection.fail(vanished());
     const rest = this.outbox.cut(connection.onSent);
     this.down();
     connection.retire(rest);
