@@ -84,9 +84,9 @@ describe("what is missing", () => {
       "  ✓ found: libdpdk, port",
       "  ✗ hugepages: 0 of 1024 pages of 2 MiB free, 0 of 0 pages of 1 GiB free;",
       "    needed: 64 MiB free in one size",
-      "      Take away as many as other programs can spare, since they too may want",
-      "      some of them:",
-      `      ${commands[0]}`,
+      "     Take away as many as other programs can spare, since they too may want some",
+      "     of them:",
+      `     ${commands[0]}`,
     ]);
   });
 

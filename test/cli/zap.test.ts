@@ -95,14 +95,27 @@ describe("a wrong command line answers 2, with the usage on stderr", () => {
   }
 });
 
-describe("what cannot be done answers 1 and says why, in one line", () => {
+describe("a value that cannot be read is a wrong command line", () => {
   for (const [argv, text] of [
     [["listen", "--address", "nowhere"], 'address "nowhere": host:port'],
     [["listen", "--address", "127.0.0.1:99999"], "a port is at most 65535"],
+    [["listen", "--id", "x".repeat(61)], "--id: a node id has at most 60 bytes"],
+    [["listen", "--id", ""], "--id: a node id is needed"],
+    [["send", "nowhere", import.meta.path], 'address "nowhere": host:port'],
+  ] as const) {
+    test(`zap ${argv.join(" ").replace(import.meta.path, "FILE")}`, async () => {
+      const { code, stdout, stderr } = await run([...argv]);
+      expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+      expect(stderr).toContain(text);
+      expect(stderr).toContain("Usage: zap");
+    });
+  }
+});
+
+describe("what cannot be done answers 1 and says why, in one line", () => {
+  for (const [argv, text] of [
     [["listen", "--out", import.meta.path], "it is not a folder"],
     [["listen", "--out", `${import.meta.path}/in`], "not a folder"],
-    [["listen", "--id", "x".repeat(61)], "at most 60 bytes"],
-    [["send", "nowhere", import.meta.path], 'address "nowhere": host:port'],
     [
       ["send", "127.0.0.1:1", import.meta.path],
       'ECONNREFUSED: Failed to connect; does a "zap listen" run there?',

@@ -201,8 +201,9 @@ export class Receiver {
     if (!this.isOpen(transfer)) return;
     if (!(error instanceof Refusal)) throw error;
     const { peer, id, received } = transfer;
-    this.replies.send(peer, id, { status: error.status, size: received, reason: error.message });
+    // First the file goes, then its sender hears of it: who has the receipt can rely on nothing being left.
     this.drop(transfer, error.message);
+    this.replies.send(peer, id, { status: error.status, size: received, reason: error.message });
   }
 
   private drop(transfer: Incoming, reason: string): void {

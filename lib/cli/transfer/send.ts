@@ -21,6 +21,7 @@ import {
   SHARED_OPTIONS,
   SHARED_USAGE,
   type SharedValues,
+  usageFault,
 } from "./options.ts";
 import { findSource, sendFile, type Source } from "./outgoing.ts";
 import { bytesText, rateText, timeText } from "./units.ts";
@@ -108,7 +109,7 @@ async function connect(transport: Transport, address: string, signal: AbortSigna
   try {
     return await transport.connect(address, { signal });
   } catch (error) {
-    if (!(error instanceof PeerUnreachableError)) throw error;
+    if (!(error instanceof PeerUnreachableError)) throw usageFault(error);
     throw new CommandError(`${error.message}; does a "zap listen" run there?`, { cause: error });
   }
 }

@@ -62,10 +62,13 @@ export class Caretaker {
       const text = `${address} did not finish the handshake within ${limits.handshakeMillis} ms (limits.handshakeMillis)`;
       connection.fail(new HandshakeError(text));
     } else if (state === "retiring") {
-      // A connection that still brings messages, or would if somebody took them, is not stuck.
-      if (connection.paused || now - Math.max(connection.retiredAt, connection.readAt) < limits.closeMillis)
-        return;
-      const text = `${address} did not hang up within ${limits.closeMillis} ms (limits.closeMillis)`;
+      // A connection that still brings messages, or would if somebody took them, is not stuck. One that makes way for another to the
+      // same peer has the time of any silent connection: the far end may be slow to read what is still on its way there.
+      const makesWay = !this.hub.closing && connection.peer !== null && connection.peer.connection !== null;
+      const millis = makesWay ? Math.max(limits.closeMillis, 3 * limits.keepaliveMillis) : limits.closeMillis;
+      const lastAt = Math.max(connection.retiredAt, connection.readAt, connection.wroteAt);
+      if (connection.paused || now - lastAt < millis) return;
+      const text = `${address} did not hang up within ${millis} ms`;
       connection.fail(new TimeoutError(text));
     } else this.checkOpen(connection, now);
   }

@@ -45,6 +45,8 @@ export class Coalescer {
 
   /** A write of the size of a flush was made. */
   flushed(): void {
+    // The rounds must see that the turn still brings something.
+    this.messages++;
     if (++this.turnFlushes >= TURN_FLUSHES) this.breathe();
     this.start();
   }
