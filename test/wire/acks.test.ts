@@ -41,22 +41,39 @@ async function untilHeard(node: Node, raw: RawSocket): Promise<void> {
 }
 
 describe("acknowledgements of messages in a block that is half written", () => {
-  for (const bytes of [300, 1_000, 7_000]) {
-    test(`are taken, and leave just the others to be reported (${bytes} bytes each)`, async () => {
+  for (const [bytes, last] of [
+    [300, "all that are out"],
+    [7_000, "all that are out"],
+    [1_000, "those in blocks that are out"],
+    [500, "one"],
+    [500, "none"],
+  ] as const) {
+    test(`(${last}) are taken, and leave the others to be reported (${bytes} bytes each)`, async () => {
       await using net = new Net(QUICK);
       const node = await net.node("node");
       const raw = await net.rawPeer(node, "raw", 1);
       raw.pause();
       const accepted = await fill(node, "raw", bytes);
       const out = whollyOut(node, accepted, bytes);
+      const { messagesOut } = node.transport.stats();
       // Else it is not the case that this is about.
-      expect(out).toBeGreaterThan(node.transport.stats().messagesOut);
-      for (const acked of [1, node.transport.stats().messagesOut, out]) raw.write(ackOf(acked));
+      expect(out).toBeGreaterThan(messagesOut);
+      const counts = {
+        none: 0,
+        one: 1,
+        "those in blocks that are out": messagesOut,
+        "all that are out": out,
+      };
+      const acked = counts[last];
+      for (const count of Object.values(counts)) if (count <= acked) raw.write(ackOf(count));
       await untilHeard(node, raw);
       expect(node.transport.stats().drops).toEqual({});
       raw.terminate();
       await until(() => node.transport.stats().queuedOutMessages === 0, "the rest to be given up");
-      expect([reported(node), node.transport.stats().undelivered]).toEqual([accepted - out, accepted - out]);
+      expect([reported(node), node.transport.stats().undelivered]).toEqual([
+        accepted - acked,
+        accepted - acked,
+      ]);
     });
   }
 

@@ -111,4 +111,31 @@ describe("connect after a duplicate answer", () => {
     ]);
     ghost.terminate();
   });
+
+  test("forgets the ids of those that gave up, when they are too many", async () => {
+    await using net = new Net();
+    using listener = new RawListener();
+    const node = await net.node("node", { limits: { connections: 4 } });
+    const ids = Array.from({ length: 12 }, (_, n) => `ghost-${n}`);
+    for (const [n, id] of ids.entries()) {
+      const abort = new AbortController();
+      const connecting = node.transport.connect(listener.address, { signal: abort.signal });
+      const socket = await listener.socket(n);
+      await socket.frame();
+      socket.write(helloOf(id, DUPLICATE));
+      await socket.untilClosed();
+      abort.abort();
+      expect((await failureOf(connecting)).code).toBe("ERR_ZAP_ABORTED");
+    }
+    const known = (id: string): boolean => {
+      try {
+        node.transport.trySend(id, messageOf(64));
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    await until(() => ids.filter(known).length <= 4, "most to be forgotten");
+    expect(ids.filter(known)).toEqual(ids.slice(-4));
+  });
 });

@@ -53,6 +53,20 @@ const STATES: Record<string, () => Promise<void>> = {
     await connecting;
   },
 
+  async "a connect that was told of another connection and then aborted"() {
+    using listener = new RawListener();
+    const node = await open();
+    const abort = new AbortController();
+    const connecting = node.connect(listener.address, { signal: abort.signal }).catch(() => {});
+    const socket = await listener.socket();
+    await socket.frame();
+    socket.write(helloOf("ghost", 2));
+    await socket.untilClosed();
+    abort.abort();
+    await connecting;
+    await node.close();
+  },
+
   async "a connect that is not answered, and a peer held for its sake"() {
     using listener = new RawListener();
     const node = await open();

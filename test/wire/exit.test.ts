@@ -6,6 +6,7 @@ const STATES = [
   "nothing going on",
   "a spare connection",
   "a connect that was told of another connection",
+  "a connect that was told of another connection and then aborted",
   "a connect that is not answered, and a peer held for its sake",
   "a configured peer that is not there, and sends that wait for it",
 ];

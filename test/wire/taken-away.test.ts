@@ -164,6 +164,7 @@ describe("a message whose memory is taken away", () => {
       await within(Promise.all(innocent), "the others");
       // The far end sees a frame that breaks off, and not a byte of anything else in its place.
       expect(raw.received.length).toBeLessThan(LARGE);
+      expect(node.troubles.join()).toContain("taken away");
       await expectUsable(node, next);
     });
 
@@ -199,6 +200,7 @@ describe("a message whose memory is taken away", () => {
       await expectTakenAway(faulty);
       const next = await welcome(listener, 1);
       expect(isMessage(await next.message(), 1)).toBe(true);
+      expect(node.troubles.join()).toContain("taken away");
       await within(innocent, "the other");
       await expectUsable(node, next);
     });

@@ -66,7 +66,10 @@ export class Caretaker {
       // same peer has the time of any silent connection: the far end may be slow to read what is still on its way there.
       const makesWay = !this.hub.closing && connection.peer !== null && connection.peer.connection !== null;
       const millis = makesWay ? Math.max(limits.closeMillis, 3 * limits.keepaliveMillis) : limits.closeMillis;
-      const lastAt = Math.max(connection.retiredAt, connection.readAt, connection.wroteAt);
+      // Keepalives of ours are no sign of its life; last words that it takes are.
+      const tookAt = connection.finWanted ? connection.wroteAt : 0;
+      const lastAt = Math.max(connection.retiredAt, connection.readAt, tookAt);
+      if (now - connection.wroteAt >= limits.keepaliveMillis) connection.keepAlive();
       if (connection.paused || now - lastAt < millis) return;
       const text = `${address} did not hang up within ${millis} ms`;
       connection.fail(new TimeoutError(text));

@@ -83,7 +83,8 @@ export class Connection implements FrameSink, BatchSource {
 
   /** Bytes that go out before anything else: hellos, last words. */
   private raw: Uint8Array | null = null;
-  private finWanted = false;
+  /** Nothing will be said any more but what is queued. */
+  finWanted = false;
   private finSent = false;
 
   constructor(hub: Hub, owner: ConnectionOwner, inbound: boolean, address: string, secure: boolean) {
@@ -346,6 +347,8 @@ export class Connection implements FrameSink, BatchSource {
 
   /** A frame of no meaning, so that the far end sees us alive. */
   keepAlive(): void {
+    // On a connection that makes way, nothing has been said and nothing is on its way: the far end must still see us read.
+    if (this.state === "retiring" && !this.finWanted && this.raw === null) return this.say(new Uint8Array(4));
     if (this.state !== "open" || this.peer?.connection !== this || this.peer.outbox.bytes > 0) return;
     const ignore = (): void => {};
     this.peer.outbox.appendControl(new Uint8Array(4), { done: ignore, failed: ignore });

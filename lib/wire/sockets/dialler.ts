@@ -19,6 +19,8 @@ export interface Dial {
   readonly connection: Connection;
   /** Our hello is out and not answered: the far end may be dialling us at this moment. */
   helloSent: boolean;
+  /** When it went out, milliseconds of `performance.now()`. */
+  helloAt: number;
   settled: boolean;
   /** Undoes what waits on behalf of this attempt. */
   cancel: (() => void) | null;
@@ -59,6 +61,7 @@ export class Dialler {
       expected,
       connection,
       helloSent: false,
+      helloAt: 0,
       settled: false,
       cancel: null,
       settle,

@@ -55,6 +55,7 @@ export class Greeter {
       return connection.leave();
     }
     dial.helloSent = true;
+    dial.helloAt = performance.now();
     connection.say(encodeHello(this.hub.nodeId, HELLO_KIN));
   }
 
@@ -89,8 +90,14 @@ export class Greeter {
     connection.kin = hello.kind !== HELLO_PLAIN;
     const rivals = new Set<Dial>();
     let oursStays = false;
-    for (const dial of this.dialler.dials) {
+    const now = performance.now();
+    for (const dial of [...this.dialler.dials]) {
       if (!dial.helloSent || dial.settled) continue;
+      if (now - dial.helloAt >= HOLD_MILLIS_MAX) {
+        // Whoever lives there is mute: no reason to turn somebody away, or to let somebody wait.
+        if (dial.expected === null || dial.expected === peer.id) this.giveUp(dial);
+        continue;
+      }
       if (dial.expected === null || dial.expected === peer.id) rivals.add(dial);
       if (dial.expected === peer.id && hub.nodeId < peer.id) oursStays = true;
     }
@@ -228,12 +235,14 @@ export class Greeter {
   endHolds(now: number): void {
     for (const { rivals, since } of [...this.heldForDials.values()]) {
       if (now - since < HOLD_MILLIS_MAX) continue;
-      for (const dial of [...rivals]) {
-        const text = `${dial.address} did not answer the hello within ${HOLD_MILLIS_MAX} ms, while others wait for that`;
-        this.dialler.abandon(dial, new HandshakeError(text));
-        this.release(dial);
-      }
+      for (const dial of [...rivals]) this.giveUp(dial);
     }
+  }
+
+  private giveUp(dial: Dial): void {
+    const text = `${dial.address} did not answer the hello within ${HOLD_MILLIS_MAX} ms, while others wait for that`;
+    this.dialler.abandon(dial, new HandshakeError(text));
+    this.release(dial);
   }
 
   stop(): void {

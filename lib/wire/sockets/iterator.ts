@@ -8,6 +8,7 @@ export class EnvelopeIterator implements AsyncIterator<Envelope> {
   private readonly inbox: Inbox;
   /** Calls of `next` that wait, and perhaps some that do not any more. */
   private waits: RecvWaiter[] = [];
+  private left = false;
 
   constructor(inbox: Inbox) {
     this.inbox = inbox;
@@ -15,6 +16,7 @@ export class EnvelopeIterator implements AsyncIterator<Envelope> {
 
   next(): Promise<IteratorResult<Envelope>> {
     const { inbox } = this;
+    if (this.left) return Promise.resolve(DONE);
     const queued = inbox.take();
     if (queued !== undefined) return Promise.resolve({ done: false, value: queued });
     if (inbox.isClosed) return Promise.resolve(DONE);
@@ -31,6 +33,7 @@ export class EnvelopeIterator implements AsyncIterator<Envelope> {
   }
 
   return(): Promise<IteratorResult<Envelope>> {
+    this.left = true;
     for (const waiter of this.waits) this.inbox.giveUp(waiter);
     this.waits = [];
     return Promise.resolve(DONE);
