@@ -25,7 +25,8 @@ export type { Settle } from "./segment.ts";
 
 /** Messages above this go straight from the caller's memory. */
 const DIRECT_BYTES_MIN = 128 * 1024;
-const BLOCK_BYTES = 256 * 1024;
+/** Room for four messages of 64 KiB with their lengths, so that they leave in one write. */
+const BLOCK_BYTES = 260 * 1024;
 /** What a quiet peer starts with. */
 const SMALL_BLOCK_BYTES = 16 * 1024;
 const BLOCKS_KEPT = 16;
