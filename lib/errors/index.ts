@@ -148,10 +148,3 @@ export class LimitError extends ZapError {
     super("ERR_ZAP_LIMIT", message);
   }
 }
-
-/** A shim that is missing, broken, or of another ABI version. */
-export class ShimError extends ZapError {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super("ERR_ZAP_SHIM", message, options);
-  }
-}

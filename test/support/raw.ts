@@ -1,6 +1,6 @@
 /** A bare socket that speaks the wire by hand: for peers that misbehave, and for peers of other make. */
 import type { Socket } from "bun";
-import { frameOf, helloOf, joined } from "./messages.ts";
+import { frameOf, helloOf, joined, numberOf } from "./messages.ts";
 import { until } from "./wait.ts";
 
 type Tls = Bun.TLSOptions;
@@ -107,6 +107,17 @@ export class RawSocket {
       const frame = await this.frame(millis);
       if (frame.length >= 16) return frame;
     }
+  }
+
+  /** The numbers of the messages among what came before the end. */
+  async numbersToTheEnd(): Promise<number[]> {
+    await this.untilClosed();
+    const numbers: number[] = [];
+    while (this.received.length > 0) {
+      const frame = await this.frame();
+      if (frame.length >= 16) numbers.push(numberOf(frame));
+    }
+    return numbers;
   }
 
   private whole(): number | null {

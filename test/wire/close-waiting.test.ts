@@ -2,21 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { Authority } from "../support/certificates.ts";
 import { messageOf, numberOf } from "../support/messages.ts";
 import { Net } from "../support/nodes.ts";
-import { type RawSocket } from "../support/raw.ts";
 import { failureOf, isSettled, within } from "../support/wait.ts";
 
 const KIB = 1024;
-
-/** The messages that a bare peer finds among what it got before the end. */
-async function messagesOf(raw: RawSocket): Promise<number[]> {
-  await raw.untilClosed();
-  const numbers: number[] = [];
-  while (raw.received.length > 0) {
-    const frame = await raw.frame();
-    if (frame.length >= 16) numbers.push(numberOf(frame));
-  }
-  return numbers;
-}
 
 describe("close while a peer does not read", () => {
   test("gives up after limits.closeMillis and counts what was not delivered", async () => {
@@ -95,7 +83,7 @@ describe("close while a peer does not read", () => {
     const closing = node.transport.close();
     expect(await isSettled(closing)).toBe(false);
     raw.resume();
-    expect(await messagesOf(raw)).toEqual([...Array(accepted).keys()]);
+    expect(await raw.numbersToTheEnd()).toEqual([...Array(accepted).keys()]);
     raw.shutdown();
     expect(await within(closing, "close", 1_000)).toEqual({ undelivered: 0, unread: 0 });
   });

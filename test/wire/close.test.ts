@@ -1,21 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { ackOf, helloOf, messageOf, numberOf } from "../support/messages.ts";
+import { ackOf, helloOf, messageOf } from "../support/messages.ts";
 import { Net } from "../support/nodes.ts";
-import { RawListener, type RawSocket } from "../support/raw.ts";
+import { RawListener } from "../support/raw.ts";
 import { failureOf, until, within } from "../support/wait.ts";
 
 const KIB = 1024;
-
-/** The messages that a bare peer finds among what it got before the end. */
-async function messagesOf(raw: RawSocket): Promise<number[]> {
-  await raw.untilClosed();
-  const numbers: number[] = [];
-  while (raw.received.length > 0) {
-    const frame = await raw.frame();
-    if (frame.length >= 16) numbers.push(numberOf(frame));
-  }
-  return numbers;
-}
 
 describe("close", () => {
   test("flushes what was accepted, small and large, to every peer", async () => {
@@ -210,7 +199,7 @@ describe("after close has begun", () => {
     const raw = await net.rawPeer(node, "kin", 1);
     for (let n = 0; n < 5; n++) await node.send("kin", messageOf(64, n));
     const closing = node.transport.close();
-    expect(await messagesOf(raw)).toEqual([0, 1, 2, 3, 4]);
+    expect(await raw.numbersToTheEnd()).toEqual([0, 1, 2, 3, 4]);
     raw.write(ackOf(5));
     raw.shutdown();
     expect(await within(closing, "close")).toEqual({ undelivered: 0, unread: 0 });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { Child } from "../support/child.ts";
 import { helloOf, messageOf, numberOf } from "../support/messages.ts";
 import { freeAddresses, Net } from "../support/nodes.ts";
 import { RawListener } from "../support/raw.ts";
 import { failureOf, isSettled, until, within } from "../support/wait.ts";
+import { swallower } from "./swallower.ts";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -128,22 +128,7 @@ describe("a peer that comes back at its address", () => {
   });
 });
 
-/** Linux drops connection attempts to a listener whose backlog is full; other systems refuse them. */
 describe.if(process.platform === "linux")("a host that swallows every attempt to connect", () => {
-  /** A frozen listener with a full backlog, and what fills it. */
-  async function swallower(net: Net): Promise<Child & { readonly address: string }> {
-    const limits = { handshakes: 4_000, connections: 4_000 };
-    const child = await Child.start({
-      role: "idle",
-      options: { nodeId: "far", listen: "127.0.0.1:0", limits },
-    });
-    child.freeze();
-    for (;;) {
-      const connected = await Promise.race([net.raw(child.address), Bun.sleep(200)]);
-      if (connected === undefined) return child;
-    }
-  }
-
   test("fails connect and send in time, is reported, and is reached soon when it comes back", async () => {
     await using net = new Net();
     await using child = await swallower(net);

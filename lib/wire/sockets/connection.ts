@@ -138,10 +138,6 @@ export class Connection implements FrameSink, BatchSource {
     if (this.bytesSinceAck >= ACK_EVERY_BYTES) this.acknowledge();
   }
 
-  private isPaused(): boolean {
-    return this.pauses !== 0;
-  }
-
   private isClosed(): boolean {
     return this.state === "closed";
   }
@@ -261,7 +257,7 @@ export class Connection implements FrameSink, BatchSource {
       const chunk = this.waiting.shift();
       if (chunk !== undefined) this.read(chunk);
     }
-    if (this.isPaused() || this.isClosed()) return;
+    if (this.paused || this.isClosed()) return;
     this.socket?.resume();
     if (this.remoteEnded) this.owner.onEnded(this);
   }

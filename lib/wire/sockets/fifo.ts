@@ -24,10 +24,6 @@ export class Fifo<T> {
     return index < this.length ? this.ring[(this.head + index) & (this.ring.length - 1)] : undefined;
   }
 
-  last(): T | undefined {
-    return this.length === 0 ? undefined : this.ring[(this.head + this.length - 1) & (this.ring.length - 1)];
-  }
-
   shift(): T | undefined {
     if (this.length === 0) return undefined;
     const item = this.ring[this.head];
@@ -37,15 +33,6 @@ export class Fifo<T> {
     // A burst must not pin its peak size for ever.
     if (this.length === 0 && this.ring.length > 4_096) this.resize(16);
     return item;
-  }
-
-  /** Removes one item wherever it stands; false where it is not there. Linear: for the rare path (aborts). */
-  remove(item: T): boolean {
-    const rest = this.drain();
-    const at = rest.indexOf(item);
-    if (at >= 0) rest.splice(at, 1);
-    for (const one of rest) this.push(one);
-    return at >= 0;
   }
 
   /** Takes everything out, in order. */

@@ -3,9 +3,9 @@
  * Layout and meaning are in `docs/wire-sockets.md`.
  */
 import { ConfigError } from "../../errors/index.ts";
+import { HEADER_BYTES, MAGIC } from "../../message/index.ts";
 
 export const NODE_ID_BYTES_MAX = 60;
-const HEADER_BYTES = 16;
 const HELLO_ROOT_BYTES = 64;
 /** The one legal size of a hello, bytes. */
 export const HELLO_BYTES = HEADER_BYTES + HELLO_ROOT_BYTES;
@@ -43,7 +43,7 @@ export function encodeHello(nodeId: string, kind: HelloKind): Uint8Array {
   const frame = new Uint8Array(4 + HELLO_BYTES);
   const view = new DataView(frame.buffer);
   view.setUint32(0, HELLO_BYTES, true);
-  view.setUint32(4, 0x0050415a, true);
+  view.setUint32(4, MAGIC, true);
   view.setUint16(8, 1, true);
   view.setUint16(10, kind << 8, true);
   view.setUint32(12, HEADER_BYTES, true);
@@ -58,7 +58,7 @@ export function encodeHello(nodeId: string, kind: HelloKind): Uint8Array {
 export function decodeHello(bytes: Uint8Array): Hello | string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes.length < HELLO_BYTES) return `a hello of ${bytes.length} bytes, ${HELLO_BYTES} are needed`;
-  if (view.getUint32(0, true) !== 0x0050415a) return "the hello does not start with the ZAP magic";
+  if (view.getUint32(0, true) !== MAGIC) return "the hello does not start with the ZAP magic";
   const version = view.getUint16(4, true);
   // Version 2 of the format has the same layout, and later nodes greet with it.
   if (version !== 1 && version !== 2) return `the hello is of version ${version}`;

@@ -5,6 +5,7 @@
  * messages costs what they arrived in, and nothing for each.
  */
 import { AbortedError, ClosedError } from "../../errors/index.ts";
+import { uint32In } from "../../message/load.ts";
 import type { Envelope } from "../contract.ts";
 import { Fifo } from "./fifo.ts";
 import { WaitList, type Waiter } from "./waitlist.ts";
@@ -86,8 +87,7 @@ export class Batch {
     this.lease.count.held++;
     if (!this.framed) return new SocketEnvelope(this, at, bytes.length);
     const start = at + PREFIX_BYTES;
-    const length = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
-    this.at = start + length;
+    this.at = start + uint32In(bytes, at);
     return new SocketEnvelope(this, start, this.at);
   }
 }

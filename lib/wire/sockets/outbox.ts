@@ -8,11 +8,11 @@
  * throws a cut frame away, so sending that frame again on the next connection duplicates nothing.
  */
 import { MessageError } from "../../errors/index.ts";
+import { uint32In } from "../../message/load.ts";
 import { Fifo } from "./fifo.ts";
 import {
   concat,
   frameStart,
-  getLength,
   PREFIX_BYTES,
   putLength,
   segmentOf,
@@ -264,7 +264,7 @@ export class Outbox {
     if (block === undefined) return 0;
     this.cuts = 0;
     this.messages--;
-    const frame = PREFIX_BYTES + getLength(block.bytes, block.start);
+    const frame = PREFIX_BYTES + uint32In(block.bytes, block.start);
     this.count(-frame);
     if (block.start + frame <= block.end) {
       block.start += frame;
@@ -306,7 +306,7 @@ export class Outbox {
     if (head?.kind === "block") {
       const boundary = frameStart(head, head.start);
       if (boundary.at < head.start) {
-        const length = PREFIX_BYTES + getLength(head.bytes, boundary.at);
+        const length = PREFIX_BYTES + uint32In(head.bytes, boundary.at);
         const frameEnd = boundary.at + length;
         rest = head.bytes.slice(head.start, Math.min(frameEnd, head.end));
         if (frameEnd > head.end) {

@@ -1,5 +1,7 @@
 /** A piece of an outbox, and the framing inside it. */
 
+import { uint32In } from "../../message/load.ts";
+
 /** Bytes of the length that precedes each message. */
 export const PREFIX_BYTES = 4;
 
@@ -37,7 +39,7 @@ export function frameStart(block: Segment, position: number): Boundary {
   let at = block.first;
   let messages = 0;
   while (at < position) {
-    const next = at + PREFIX_BYTES + getLength(block.bytes, at);
+    const next = at + PREFIX_BYTES + uint32In(block.bytes, at);
     if (next > position) break;
     at = next;
     messages++;
@@ -50,10 +52,6 @@ export function putLength(bytes: Uint8Array, at: number, length: number): void {
   bytes[at + 1] = length >>> 8;
   bytes[at + 2] = length >>> 16;
   bytes[at + 3] = length >>> 24;
-}
-
-export function getLength(bytes: Uint8Array, at: number): number {
-  return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
 }
 
 export function concat(a: Uint8Array, b: Uint8Array): Uint8Array {

@@ -84,7 +84,6 @@ export class SocketsWire implements ConnectionOwner {
   onHello(connection: Connection, bytes: Uint8Array): void {
     this.acceptor.known(connection);
     this.greeter.hello(connection, bytes);
-    if (connection.peer !== null) this.wake(connection.peer);
   }
 
   onDrained(connection: Connection): void {
@@ -144,12 +143,6 @@ export class SocketsWire implements ConnectionOwner {
     // One that comes and goes is dialled ever more rarely; one that stayed a while is dialled at once.
     if (now - connection.bornAt >= hub.limits.reconnectMaxMillis) peer.attempts = 0;
     if (peer.address !== null) this.dialler.pause(peer);
-  }
-
-  /** Gives a peer that has just become reachable its waiting messages. */
-  private wake(peer: Peer): void {
-    peer.admit();
-    peer.flush();
   }
 
   // ---- the contract
