@@ -1,6 +1,231 @@
-//! Builds the native libraries of `shim/`. So far there are none: the default step has nothing to do.
+//! Builds the native libraries of `shim/`. `scripts/build.ts` calls it for each platform and collects the results.
+//!
+//!   zig build                 the libraries for this host, or for -Dtarget=..., into zig-out/lib
+//!   zig build check-cuda      an executable that tries the CUDA part on a real GPU, into zig-out/bin
+//!   zig build doubles         the test doubles of vendors' libraries, into zig-out/doubles
+//!   zig build ptx             the CUDA kernel as the library carries it, into zig-out/kernels
+//!   zig build test-native     the C tests of test/native, run here
 const std = @import("std");
 
+/// What every source file of ours is held to.
+const flags = [_][]const u8{
+    "-std=c11",
+    "-D_GNU_SOURCE",
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wshadow",
+    "-Wstrict-prototypes",
+    "-Wmissing-prototypes",
+    "-Werror",
+    "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables",
+};
+
+/// For all five libraries.
+const plain = [_][]const u8{ "shim/common/fail.c", "shim/common/rows.c" };
+
+/// The unified-memory verbs, over a backend.
+const uma = plain ++ [_][]const u8{
+    "shim/common/device_thread.c",
+    "shim/common/handles.c",
+    "shim/common/library.c",
+    "shim/common/poller.c",
+    "shim/common/readiness_epoll.c",
+    "shim/common/readiness_kqueue.c",
+    "shim/common/thread.c",
+    "shim/common/uma_check.c",
+    "shim/common/uma_device.c",
+    "shim/common/uma_poller.c",
+    "shim/common/uma_region.c",
+    "shim/kernels/check_headers.c",
+};
+
+const double = [_][]const u8{ "test/doubles/double.c", "test/doubles/double_memory.c" };
+
+/// Every double is its own file and what they share.
+const doubles = [_]struct { source: []const u8, file: []const u8 }{
+    .{ .source = "test/doubles/cuda.c", .file = "libcuda.so.1" },
+    .{ .source = "test/doubles/hip.c", .file = "libamdhip64.so" },
+    .{ .source = "test/doubles/objc.c", .file = "libobjc.A.dylib" },
+    .{ .source = "test/doubles/metal.c", .file = "Metal" },
+};
+
 pub fn build(b: *std.Build) void {
-    _ = b.getInstallStep();
+    const target = b.resolveTargetQuery(query(b));
+    const optimize = b.option(std.builtin.Optimize, "optimize", "Small (the default), fast or debug") orelse .small;
+    const ptx = cudaKernels(b);
+
+    for ([_][]const u8{ "cuda", "hip", "metal" }) |vendor| {
+        const module = cModule(b, target, optimize, vendor);
+        if (std.mem.eql(u8, vendor, "cuda")) {
+            module.addIncludePath(ptx);
+            module.addCSourceFiles(.{ .files = &.{"shim/kernels/embedded_ptx.c"}, .flags = &flags });
+        }
+        if (std.mem.eql(u8, vendor, "metal")) {
+            module.addIncludePath(metalKernels(b));
+            module.addCSourceFiles(.{ .files = &.{"shim/kernels/embedded_metal.c"}, .flags = &flags });
+        }
+        module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+        module.addCSourceFiles(.{ .files = sources(b, "shim/uma", vendor), .flags = &flags });
+        install(b, b.fmt("zap_uma_{s}", .{vendor}), module);
+    }
+    for ([_][]const u8{ "dpdk", "gpudirect" }) |name| {
+        const module = cModule(b, target, optimize, null);
+        module.addCSourceFiles(.{ .files = &plain, .flags = &flags });
+        module.addCSourceFiles(.{ .files = sources(b, b.fmt("shim/{s}", .{name}), name), .flags = &flags });
+        install(b, b.fmt("zap_{s}", .{name}), module);
+    }
+
+    const show = b.addInstallFileWithDir(ptx.path(b, "check_headers.ptx"), .{ .custom = "kernels" }, "check_headers.ptx");
+    b.step("ptx", "Build the CUDA kernel as the library carries it").dependOn(&show.step);
+    checkCuda(b, target, optimize, ptx);
+    testDoubles(b);
+    testNative(b);
+}
+
+/// The target that was asked for. What is built for this host runs on others of its kind too: on any CPU, and with a C library
+/// as old as we support.
+fn query(b: *std.Build) std.Target.Query {
+    var result = b.standardTargetOptionsQueryOnly(.{});
+    if (result.cpu_model == .determined_by_arch_os) result.cpu_model = .baseline;
+    const resolved = b.resolveTargetQuery(result).result;
+    switch (resolved.os.tag) {
+        .linux => if (resolved.abi == .gnu and result.glibc_version == null) {
+            result.cpu_arch = resolved.cpu.arch;
+            result.os_tag = .linux;
+            result.abi = .gnu;
+            result.glibc_version = .{ .major = 2, .minor = 17, .patch = 0 };
+        },
+        .macos => if (result.os_version_min == null) {
+            result.cpu_arch = resolved.cpu.arch;
+            result.os_tag = .macos;
+            result.os_version_min = .{ .semver = .{ .major = 13, .minor = 0, .patch = 0 } };
+        },
+        else => {},
+    }
+    return result;
+}
+
+/// A module of C files alone; `vendor` names its verbs, where it is one of the three for unified memory.
+fn cModule(
+    b: *std.Build,
+    target: std.Build.ResolvedTarget,
+    optimize: std.builtin.Optimize,
+    vendor: ?[]const u8,
+) *std.Build.Module {
+    const module = b.createModule(.{
+        .target = target,
+        .optimize = optimize,
+        .link_libc = true,
+        .pic = true,
+        .strip = optimize != .debug,
+        .unwind_tables = .none,
+        .sanitize_c = .off,
+        // Costs little, and these libraries read what strangers send.
+        .stack_protector = true,
+    });
+    module.addIncludePath(b.path("shim/include"));
+    if (vendor) |name| module.addCMacro("ZAP_UMA_PREFIX", b.fmt("zap_uma_{s}_", .{name}));
+    return module;
+}
+
+fn install(b: *std.Build, name: []const u8, module: *std.Build.Module) void {
+    const library = b.addLibrary(.{ .name = name, .linkage = .dynamic, .root_module = module });
+    library.link_gc_sections = true;
+    library.link_z_defs = true;
+    library.link_function_sections = true;
+    library.link_data_sections = true;
+    b.installArtifact(library);
+}
+
+/// The C files of a folder whose names start with `stem`, so that a backend can be split without touching this file.
+fn sources(b: *std.Build, folder: []const u8, stem: []const u8) []const []const u8 {
+    const io = b.graph.io;
+    b.dependOnDirectoryContents(b.path(folder));
+    var found: std.ArrayList([]const u8) = .empty;
+    const root = b.root.root_dir.handle;
+    var directory = root.openDir(io, b.pathJoin(&.{ b.root.sub_path, folder }), .{ .iterate = true }) catch
+        std.debug.panic("{s} cannot be read", .{folder});
+    defer directory.close(io);
+    var entries = directory.iterate();
+    while (entries.next(io) catch std.debug.panic("{s} cannot be read", .{folder})) |entry| {
+        if (!std.mem.startsWith(u8, entry.name, stem) or !std.mem.endsWith(u8, entry.name, ".c")) continue;
+        found.append(b.allocator, b.pathJoin(&.{ folder, entry.name })) catch @panic("out of memory");
+    }
+    // The order of a folder is not the same everywhere; that of a library's objects should be.
+    std.mem.sort([]const u8, found.items, {}, struct {
+        fn before(_: void, first: []const u8, second: []const u8) bool {
+            return std.mem.lessThan(u8, first, second);
+        }
+    }.before);
+    return found.items;
+}
+
+/// The folder that check_headers.ptx is made into. PTX for compute capability 7.0: the driver compiles it for whatever is there.
+/// Clang's own choice of PTX version is too low for that, hence the feature.
+fn cudaKernels(b: *std.Build) std.Build.LazyPath {
+    const compile = b.addRunFile(.zig_exe);
+    compile.addArgs(&.{ "clang", "--target=nvptx64-nvidia-cuda", "-march=sm_70" });
+    compile.addArgs(&.{ "-Xclang", "-target-feature", "-Xclang", "+ptx60" });
+    compile.addArgs(&.{ "-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-O3", "-S" });
+    compile.addFileArg2(b.path("shim/kernels/check_headers.cuda.c"), .{});
+    compile.addFileInput(b.path("shim/kernels/check_headers.h"));
+    compile.addArg("-o");
+    return compile.addOutputFileArg2("check_headers.ptx", .{}).dirname();
+}
+
+/// The folder with the texts of the Metal kernel. A copy: the compiler does not know that it depends on them, but its cache
+/// sees that a copy of something else has another path.
+fn metalKernels(b: *std.Build) std.Build.LazyPath {
+    const copies = b.addWriteFiles();
+    for ([_][]const u8{ "metal_prelude.metal", "check_headers.h", "check_headers.metal" }) |name| {
+        _ = copies.addCopyFile(b.path(b.pathJoin(&.{ "shim/kernels", name })), name);
+    }
+    return copies.getDirectory();
+}
+
+fn checkCuda(
+    b: *std.Build,
+    target: std.Build.ResolvedTarget,
+    optimize: std.builtin.Optimize,
+    ptx: std.Build.LazyPath,
+) void {
+    const module = cModule(b, target, optimize, "cuda");
+    module.addIncludePath(ptx);
+    module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+    module.addCSourceFiles(.{ .files = sources(b, "shim/uma", "cuda"), .flags = &flags });
+    module.addCSourceFiles(.{ .files = &.{ "shim/kernels/embedded_ptx.c", "shim/check_cuda.c" }, .flags = &flags });
+    const program = b.addExecutable(.{ .name = "check-cuda", .root_module = module });
+    const step = b.step("check-cuda", "Build an executable that tries the CUDA part on a real GPU");
+    step.dependOn(&b.addInstallArtifact(program, .{}).step);
+}
+
+fn testDoubles(b: *std.Build) void {
+    const step = b.step("doubles", "Build the test doubles of vendors' libraries for this host");
+    for (doubles) |each| {
+        const module = b.createModule(.{
+            .target = b.graph.host,
+            .optimize = .debug,
+            .link_libc = true,
+            .pic = true,
+            .sanitize_c = .off,
+        });
+        module.addCSourceFiles(.{ .files = &double, .flags = &.{ "-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden" } });
+        module.addCSourceFiles(.{ .files = &.{each.source}, .flags = &.{ "-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden" } });
+        const library = b.addLibrary(.{ .name = std.fs.path.stem(each.source), .linkage = .dynamic, .root_module = module });
+        const copy = b.addInstallFileWithDir(library.getEmittedBin(), .{ .custom = "doubles" }, each.file);
+        step.dependOn(&copy.step);
+    }
+}
+
+fn testNative(b: *std.Build) void {
+    const step = b.step("test-native", "Build and run the C tests for this host");
+    for (sources(b, "test/native", "test_")) |source| {
+        const module = cModule(b, b.graph.host, .debug, "double");
+        module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+        module.addCSourceFiles(.{ .files = &.{ source, "test/native/double_backend.c" }, .flags = &flags });
+        const program = b.addExecutable(.{ .name = std.fs.path.stem(source), .root_module = module });
+        step.dependOn(&b.addRunArtifact(program).step);
+    }
 }

@@ -12,7 +12,8 @@ export const VERSION: string = packageJson.version;
 
 export * from "./errors/index.ts";
 export * from "./message/index.ts";
-export type { Buffer, BufferAllocator } from "./memory/index.ts";
+export * from "./kernels/index.ts";
+export type { Buffer, BufferAllocator, Owner } from "./memory/index.ts";
 export * from "./transport/index.ts";
 export { DEFAULT_LIMITS, type Limits, type Pem, type TlsOptions } from "./wire/index.ts";
 

@@ -1,65 +1,118 @@
 #!/usr/bin/env bun
-/** `bun run build`: builds the native part with zig, the one toolchain that it needs. Arguments go to `zig build`. */
-import { existsSync } from "node:fs";
+/**
+ * `bun run build`: builds the native part with zig, the one toolchain that it needs, into `native/<platform>/`.
+ * With `--all` or the names of platforms: for others, from any of them. With the name of a step of build.zig: that step.
+ */
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { platformHere, platformLabel } from "../lib/ffi/platform.ts";
+import { zigPath } from "./zig.ts";
 
 const ROOT = join(import.meta.dir, "..");
-/** What `pip install --target .tools ziglang` makes. */
-const LOCAL_ZIG = join(ROOT, ".tools", "ziglang", process.platform === "win32" ? "zig.exe" : "zig");
+const NATIVE = join(ROOT, "native");
 
-/** The build API of zig changes between versions, so exactly one will do. */
-const pinned = (await Bun.file(join(ROOT, ".zigversion")).text()).trim();
+/** The folder in `native/`, and zig's name for what its libraries must run on. */
+const TARGETS: Readonly<Record<string, string>> = {
+  "linux-x64": "x86_64-linux-gnu.2.17",
+  "linux-arm64": "aarch64-linux-gnu.2.17",
+  "linux-x64-musl": "x86_64-linux-musl",
+  "linux-arm64-musl": "aarch64-linux-musl",
+  "darwin-x64": "x86_64-macos.13.0",
+  "darwin-arm64": "aarch64-macos.13.0",
+};
 
-interface Place {
-  readonly name: string;
-  readonly path: string | null;
-}
+const STEPS = ["check-cuda", "doubles", "ptx", "test-native"];
 
-function places(): Place[] {
-  const given = process.env["ZIG"];
-  // Somebody who names a zig wants that one and no other.
-  if (given) return [{ name: "ZIG", path: Bun.which(given) ?? given }];
-  return [
-    { name: "PATH", path: Bun.which("zig") },
-    { name: ".tools", path: existsSync(LOCAL_ZIG) ? LOCAL_ZIG : null },
-  ];
-}
+const HELP = `usage: bun run build [platform...] [--all] [step...]
 
-/** What `zig version` prints, or null where it cannot be run. */
-function versionOf(path: string): string | null {
-  try {
-    const { success, stdout } = Bun.spawnSync([path, "version"], { stderr: "ignore" });
-    return (success && stdout.toString().trim()) || null;
-  } catch {
-    return null;
-  }
-}
+  platform  ${Object.keys(TARGETS).join(", ")}; default: this one
+  --all     every platform
+  step      ${STEPS.join(", ")}: into zig-out/, and no libraries unless a platform is named, too
+`;
 
-/** The path of the pinned zig, or what was found instead, in words. */
-function findZig(): { path: string } | { seen: string } {
-  const seen: string[] = [];
-  for (const { name, path } of places()) {
-    const version = path === null ? null : versionOf(path);
-    if (path !== null && version === pinned) return { path };
-    if (path === null) seen.push(`${name}: none`);
-    else seen.push(`${name}: ${version === null ? `${path} cannot be run` : `${path} is ${version}`}`);
-  }
-  return { seen: seen.join(", ") };
-}
-
-const zig = findZig();
-if ("seen" in zig) {
-  process.stderr.write(
-    `build: zig ${pinned} is needed and was not found (${zig.seen}); get it with\n` +
-      `  python3 -m pip install --target .tools ziglang==${pinned}\n`,
-  );
+function fail(message: string): never {
+  process.stderr.write(`build: ${message}\n`);
   process.exit(1);
 }
-const { exitCode } = Bun.spawnSync([zig.path, "build", ...process.argv.slice(2)], {
-  cwd: ROOT,
-  stdin: "inherit",
-  stdout: "inherit",
-  stderr: "inherit",
-});
-if (exitCode === 0) console.log(`build: done with zig ${pinned}; the native part has nothing to build yet`);
-process.exit(exitCode);
+
+interface Asked {
+  readonly labels: readonly string[];
+  readonly steps: readonly string[];
+}
+
+function asked(words: readonly string[]): Asked {
+  const labels = new Set<string>();
+  const steps = new Set<string>();
+  for (const word of words) {
+    if (word === "--help" || word === "-h") {
+      process.stdout.write(HELP);
+      process.exit(0);
+    }
+    if (word === "--all") Object.keys(TARGETS).forEach((label) => labels.add(label));
+    else if (Object.hasOwn(TARGETS, word)) labels.add(word);
+    else if (STEPS.includes(word)) steps.add(word);
+    else fail(`${JSON.stringify(word)} is no platform and no step\n${HELP.trimEnd()}`);
+  }
+  if (labels.size === 0 && steps.size === 0) labels.add(here());
+  return { labels: [...labels], steps: [...steps] };
+}
+
+function here(): string {
+  const label = platformLabel(platformHere());
+  if (Object.hasOwn(TARGETS, label)) return label;
+  return fail(`there are no libraries for ${label}; name one of ${Object.keys(TARGETS).join(", ")}`);
+}
+
+function run(zig: string, ...words: string[]): void {
+  const { exitCode } = Bun.spawnSync([zig, "build", ...words], {
+    cwd: ROOT,
+    stdin: "ignore",
+    stdout: "inherit",
+    stderr: "inherit",
+  });
+  if (exitCode !== 0) fail(`zig build ${words.join(" ")} failed`);
+}
+
+/** Builds for one platform and returns the size of each library in bytes. */
+function build(zig: string, label: string): Map<string, number> {
+  // Beside its place, so that a library appears there whole: a process that loads it meanwhile gets the old or the new one.
+  const fresh = join(NATIVE, `.${label}.${process.pid}`);
+  const place = join(NATIVE, label);
+  const sizes = new Map<string, number>();
+  try {
+    run(zig, `-Dtarget=${TARGETS[label]}`, "--prefix", fresh);
+    mkdirSync(place, { recursive: true });
+    for (const file of readdirSync(join(fresh, "lib")).sort()) {
+      const built = join(fresh, "lib", file);
+      sizes.set(file.slice(0, file.indexOf(".")), statSync(built).size);
+      renameSync(built, join(place, file));
+    }
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+  return sizes;
+}
+
+function table(built: ReadonlyMap<string, ReadonlyMap<string, number>>): string {
+  const names = [...new Set([...built.values()].flatMap((sizes) => [...sizes.keys()]))];
+  const kib = (bytes: number) => (bytes / 1024).toFixed(1);
+  const rows = [["KiB", ...names, "together"]];
+  for (const [label, sizes] of built) {
+    const each = names.map((name) => sizes.get(name) ?? 0);
+    rows.push([label, ...each.map(kib), kib(each.reduce((sum, size) => sum + size, 0))]);
+  }
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  return rows
+    .map((row) =>
+      row.map((cell, at) => (at === 0 ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!))).join("  "),
+    )
+    .join("\n");
+}
+
+const { labels, steps } = asked(process.argv.slice(2));
+const zig = zigPath(ROOT);
+if (typeof zig !== "string") fail(zig.fault);
+if (steps.length > 0) run(zig, ...steps);
+const built = new Map<string, ReadonlyMap<string, number>>();
+for (const label of labels) built.set(label, build(zig, label));
+if (built.size > 0) console.log(table(built));

@@ -2,7 +2,6 @@
 import { join } from "node:path";
 import type { Prepared } from "../contenders.ts";
 
-const SOURCE = join(import.meta.dir, "..", "c", "epoll_pair.c");
 const FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"];
 const BUILD_MILLIS = 60_000;
 
@@ -14,14 +13,14 @@ function compiler(): string[] | null {
   return Bun.which("zig") ? ["zig", "cc"] : null;
 }
 
-/** Builds the program into `folder`. */
-export async function prepare(folder: string): Promise<Prepared> {
-  if (process.platform !== "linux") return { skip: `epoll is a part of Linux, this is ${process.platform}` };
+/** Builds `c/NAME.c` into `folder`: the program's path, or why that cannot be. */
+export async function buildC(name: string, folder: string): Promise<string | { readonly skip: string }> {
   const cc = compiler();
   if (cc === null) return { skip: "no C compiler found: install one, or name it in CC" };
   if (!Bun.which(cc[0]!)) return { skip: `CC names ${cc[0]}, which is not there` };
-  const program = join(folder, "epoll_pair");
-  const build = Bun.spawn([...cc, ...FLAGS, "-o", program, SOURCE], {
+  const program = join(folder, name);
+  const source = join(import.meta.dir, "..", "c", `${name}.c`);
+  const build = Bun.spawn([...cc, ...FLAGS, "-o", program, source], {
     stdin: "ignore",
     stdout: "ignore",
     stderr: "pipe",
@@ -30,5 +29,12 @@ export async function prepare(folder: string): Promise<Prepared> {
   });
   const [messages, code] = await Promise.all([build.stderr.text(), build.exited]);
   if (code !== 0) throw new Error(`${cc.join(" ")} ended with ${code}: ${messages.trim()}`);
-  return { command: [program] };
+  return program;
+}
+
+/** Builds the program into `folder`. */
+export async function prepare(folder: string): Promise<Prepared> {
+  if (process.platform !== "linux") return { skip: `epoll is a part of Linux, this is ${process.platform}` };
+  const program = await buildC("epoll_pair", folder);
+  return typeof program === "string" ? { command: [program] } : program;
 }

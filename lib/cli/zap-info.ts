@@ -15,8 +15,8 @@ that, and which one pick() opens here. It opens no port and changes nothing.
   --check NAME  say in one line whether the transport NAME is usable here
   -h, --help    print this
 
-Settings: ZAP_TRANSPORT, ZAP_TRANSPORT_STRICT, ZAP_LIB_DIR, ZAP_DPDK_VDEV;
-NO_COLOR and FORCE_COLOR.
+Settings: ZAP_TRANSPORT, ZAP_TRANSPORT_STRICT, ZAP_LIB_DIR, ZAP_CUDA_DEVICE,
+ZAP_DEVICE_MILLIS, ZAP_DPDK_VDEV; NO_COLOR and FORCE_COLOR.
 
 Exit status: 0 fine, or NAME is usable; 1 the settings ask for what this host
 cannot do, or NAME is not usable; 2 a wrong option, or NAME is no transport.

@@ -148,3 +148,31 @@ export class LimitError extends ZapError {
     super("ERR_ZAP_LIMIT", message);
   }
 }
+
+/** A native library of ours that cannot be used, or a call into it that failed. */
+export class ShimError extends ZapError {
+  /** Which library: `libzap_uma_cuda`, for example. */
+  readonly library: string;
+  /** The failed call's status by its name in `zap_shim.h`, such as `ZAP_E_MEMORY`; null where the library itself cannot be used. */
+  readonly status: string | null;
+
+  constructor(library: string, status: string | null, message: string, options?: { cause?: unknown }) {
+    super("ERR_ZAP_SHIM", message, options);
+    this.library = library;
+    this.status = status;
+  }
+}
+
+/** A buffer that the pool cannot give: a size that can never fit, or memory that is lost to it. */
+export class PoolError extends ZapError {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super("ERR_ZAP_POOL", message, options);
+  }
+}
+
+/** Memory that was touched, handed over or released while somebody else owned it. */
+export class OwnerError extends ZapError {
+  constructor(message: string) {
+    super("ERR_ZAP_OWNER", message);
+  }
+}

@@ -1,13 +1,23 @@
 /**
- * ffi: where native libraries lie. Opening them and checking their ABI belongs here too, once there is one to open.
+ * ffi: native libraries. Where they lie, whether they can be loaded, and our own ones loaded and checked.
  *
- * What lives here: the naming of shims and platforms, and the search for libraries on disk. It reads folders and file
- * headers; it loads nothing and starts nothing. May import: errors.
- * Start at `shim.ts` for our own libraries, at `library.ts` for those of vendors.
+ * What lives here: the naming of platforms (`platform.ts`), the search for libraries on disk (`shim.ts` for our own, `library.ts`
+ * for those of vendors, `embedded.ts` for what a compiled executable carries), the look at their headers (`image.ts`, `elf.ts`,
+ * `macho.ts`), opening a shim (`open.ts`), its answers (`status.ts`) and its functions (`symbols/`). Vendors' libraries are never
+ * loaded here: that is for the shims. May import: errors.
+ * Start at `open.ts`.
  */
 export { platformHere, platformLabel } from "./platform.ts";
 export type { Platform } from "./platform.ts";
+export { imageFault } from "./image.ts";
 export { locateShim } from "./shim.ts";
-export type { ShimLocation, ShimName } from "./shim.ts";
-export { isLoadable, locateLibrary } from "./library.ts";
+export type { ShimLocation } from "./shim.ts";
+export { findShim, openShim, tryShim } from "./open.ts";
+export type { Shim, ShimFault } from "./open.ts";
+export { pollerVerbs } from "./poller-verbs.ts";
+export type { PollerVerbs } from "./poller-verbs.ts";
+export { locateLibrary } from "./library.ts";
 export type { LibrarySearch } from "./library.ts";
+export { cText, readPrerequisites, readText, statusName } from "./status.ts";
+export type { PrerequisiteRow } from "./status.ts";
+export * from "./symbols/index.ts";

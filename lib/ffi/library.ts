@@ -1,6 +1,7 @@
 /** Whether a vendor's shared library is installed, found out without loading it. Linux only: elsewhere nothing is found. */
 import { closeSync, constants, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
+import { ELF_ARCHITECTURES, ELF_MAGIC } from "./elf.ts";
 import { platformHere, type Platform } from "./platform.ts";
 
 export interface LibrarySearch {
@@ -9,12 +10,6 @@ export interface LibrarySearch {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly platform?: Platform;
 }
-
-/** Per architecture: the number of it in an ELF header (`e_machine`), and Debian's folder name for it. */
-const ARCHITECTURES: Readonly<Record<string, { machine: number; multiarch: string }>> = {
-  x64: { machine: 62, multiarch: "x86_64-linux-gnu" },
-  arm64: { machine: 183, multiarch: "aarch64-linux-gnu" },
-};
 
 /**
  * The absolute path of an installed library, or null. `soname` is a file name such as `libcuda.so.1`; with a `*` at its end
@@ -27,7 +22,7 @@ export function locateLibrary(soname: string, search: LibrarySearch = {}): strin
   if (platform.platform !== "linux" || soname.includes("/")) return null;
 
   const wanted = pattern(soname);
-  const loads = (path: string) => isElf(path, ARCHITECTURES[platform.arch]?.machine);
+  const loads = (path: string) => isElf(path, ELF_ARCHITECTURES[platform.arch]?.machine);
 
   // An empty or relative entry means the working directory to the loader. We do not vouch for what lies there.
   const configured = (env["LD_LIBRARY_PATH"] ?? "").split(":").filter(isAbsolute);
@@ -53,7 +48,7 @@ function matches(file: string, { stem, any }: Pattern): boolean {
 }
 
 function usualFolders(arch: string): string[] {
-  const multiarch = ARCHITECTURES[arch]?.multiarch;
+  const multiarch = ELF_ARCHITECTURES[arch]?.multiarch;
   return [
     ...(multiarch ? [`/usr/local/lib/${multiarch}`, `/lib/${multiarch}`, `/usr/lib/${multiarch}`] : []),
     ...["/usr/local/lib64", "/usr/local/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib"],
@@ -109,11 +104,6 @@ function entries(folder: string): string[] {
   }
 }
 
-/** Whether the system's loader would take this file: on Linux an ELF of this architecture; elsewhere a file is believed. */
-export function isLoadable(path: string, { platform, arch }: Platform): boolean {
-  return platform !== "linux" || isElf(path, ARCHITECTURES[arch]?.machine);
-}
-
 /** ELF header: magic at 0, class at 4 (2: 64 bits), byte order at 5 (1: little), `e_machine` as 16 bits at 18. */
 function isElf(path: string, machine: number | undefined): boolean {
   const header = new Uint8Array(20);
@@ -129,7 +119,7 @@ function isElf(path: string, machine: number | undefined): boolean {
     return false;
   }
   const view = new DataView(header.buffer);
-  if (view.getUint32(0) !== 0x7f454c46) return false;
+  if (view.getUint32(0) !== ELF_MAGIC) return false;
   return (
     machine === undefined ||
     (view.getUint8(4) === 2 && view.getUint16(18, view.getUint8(5) === 1) === machine)

@@ -1,10 +1,10 @@
 /** Where our own native libraries lie. */
 import { statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import { embeddedShim } from "./embedded.ts";
+import { isCompiledIn } from "./image-bytes.ts";
 import { platformHere, platformLabel, type Platform } from "./platform.ts";
-
-export type ShimName =
-  "libzap_uma_cuda" | "libzap_uma_metal" | "libzap_uma_hip" | "libzap_dpdk" | "libzap_gpudirect";
+import type { ShimName } from "./symbols/index.ts";
 
 export interface ShimLocation {
   /** Absolute path of the library, or null where it is in none of the places. */
@@ -14,27 +14,27 @@ export interface ShimLocation {
 }
 
 /**
- * Looks for a shim without loading it: in the folder that `ZAP_LIB_DIR` names, then in `native/<platform>/` beside the
- * package (beside the executable, where the program was compiled into one). Paths are always absolute, because the
- * system's loader takes a bare name from the working directory too. Never throws.
+ * Looks for a shim without loading it: in the folder that `ZAP_LIB_DIR` names, then in what the program was bundled with (see
+ * `embeddedShim`), then in `native/<platform>/` beside the package (beside the executable or the bundle, where the program is one).
+ * Paths are always absolute, because the system's loader takes a bare name from the working directory too. Never rejects.
  */
-export function locateShim(
+export async function locateShim(
   name: ShimName,
   env: Readonly<Record<string, string | undefined>> = process.env,
   platform: Platform = platformHere(),
-): ShimLocation {
+): Promise<ShimLocation> {
   const file = name + suffix(platform);
-  const folders = [join(packageFolder(), "native", platformLabel(platform))];
   const configured = env["ZAP_LIB_DIR"]?.trim();
-  if (configured) folders.unshift(resolve(configured));
+  const places = [
+    ...(configured ? [join(resolve(configured), file)] : []),
+    join(packageFolder(), "native", platformLabel(platform), file),
+  ];
+  const embedded = await embeddedShim(name, platform);
+  if (embedded !== null && !places.includes(embedded)) places.splice(-1, 0, embedded);
 
-  const tried: string[] = [];
-  for (const folder of folders) {
-    const path = join(folder, file);
-    tried.push(path);
-    if (isFile(path)) return { path, tried };
-  }
-  return { path: null, tried };
+  const found = places.findIndex(isFile);
+  if (found === -1) return { path: null, tried: places };
+  return { path: places[found] ?? null, tried: places.slice(0, found + 1) };
 }
 
 function suffix({ platform }: Platform): string {
@@ -44,8 +44,9 @@ function suffix({ platform }: Platform): string {
 
 function packageFolder(): string {
   // Inside a compiled executable the sources lie in a folder that no disk has.
-  const compiled = import.meta.dir.startsWith("/$bunfs") || import.meta.dir.includes("~BUN");
-  return compiled ? dirname(process.execPath) : resolve(import.meta.dir, "..", "..");
+  if (isCompiledIn(import.meta.dir)) return dirname(process.execPath);
+  // In a bundle this is another file, and what lies two folders above it is none of ours.
+  return import.meta.file === "shim.ts" ? resolve(import.meta.dir, "..", "..") : import.meta.dir;
 }
 
 function isFile(path: string): boolean {

@@ -42,6 +42,13 @@ export class HeapArena {
     return new Uint8Array(lease);
   }
 
+  /** Received messages that lie in the arena are taken back one at a time; they are no managed buffers. */
+  readonly messages = {
+    letGo: (memory: Uint8Array): void => this.give(memory),
+    bufferOf: (): null => null,
+    strict: false,
+  };
+
   /** Takes back what `take` gave; every view of it is empty from now on. Plain memory is left to the collector. */
   give(memory: Uint8Array): void {
     const lease = memory.buffer as ArrayBuffer;

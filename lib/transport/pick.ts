@@ -1,9 +1,10 @@
 /** `pick`: opens the best transport that this host can really run, and says how it came to it. */
 import { ConfigError, NotAvailableError } from "../errors/index.ts";
-import { umaPoolBytes } from "../memory/index.ts";
+import { cudaDeviceIndex, debugMode, deviceMillis, umaPoolBytes } from "../memory/index.ts";
 import type { Probe, Transport, TransportOptions } from "./contract.ts";
 import { isQuiet, logEvents, logLine, type Env } from "./log.ts";
-import { probe } from "./probe.ts";
+import { probeRow } from "./probe.ts";
+import { thisHost } from "./host.ts";
 import { REGISTRY } from "./registry.ts";
 import { resolveSelection } from "./resolve.ts";
 
@@ -32,7 +33,8 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
     throw new ConfigError("strict: true or false is needed");
   // Every variable is looked at, whichever transport it is for: a typing error is found today, not with the next GPU.
   const quiet = isQuiet(env);
-  umaPoolBytes(env);
+  for (const read of [umaPoolBytes, cudaDeviceIndex, deviceMillis, debugMode]) read(env);
+  const host = thisHost(env);
   const failed: Probe[] = [];
   for (;;) {
     const choice = { env, probes: failed, ...(strict === undefined ? {} : { strict }) };
@@ -40,7 +42,7 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
     const open = REGISTRY[selection.name].open;
     try {
       if (open === null) throw new NotAvailableError(`this build cannot open ${selection.name}`);
-      const transport = await open({ onEvent: logEvents(env), ...rest }, selection);
+      const transport = await open({ onEvent: logEvents(env), ...rest }, selection, host);
       if (!quiet) announce(transport);
       return transport;
     } catch (error) {
@@ -48,7 +50,7 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
       // The probe promised too much; go on as if it had said no.
       const prerequisite = { name: "open", met: false, seen: error.message, fix: "" };
       failed.push({
-        ...(await probe(selection.name)),
+        ...(await probeRow(selection.name, host)),
         available: false,
         caps: null,
         prerequisites: [prerequisite],

@@ -1,4 +1,7 @@
-/** Which transports this host can run, found out by looking. Nothing is opened, loaded, started or changed. */
+/**
+ * Which transports this host can run, found out by looking: at its files first, and where those promise something, by asking the shim.
+ * No port is opened, nothing is left running or changed.
+ */
 import { UnknownTransportError } from "../errors/index.ts";
 import { TRANSPORT_NAMES, type Probe, type TransportName } from "./contract.ts";
 import { thisHost, type Host } from "./host.ts";
@@ -32,7 +35,8 @@ export async function probeRows(host: Host, rows: Registry = REGISTRY): Promise<
   return Promise.all(TRANSPORT_NAMES.map((name) => probeRow(name, host, rows)));
 }
 
-async function probeRow(name: TransportName, host: Host, rows: Registry = REGISTRY): Promise<Probe> {
+/** `probe` for any host and any rows. Never rejects. */
+export async function probeRow(name: TransportName, host: Host, rows: Registry = REGISTRY): Promise<Probe> {
   const { wire, memory, probe } = rows[name];
   try {
     return await probe(host);

@@ -3,6 +3,7 @@ import type { Probe, Selection, Transport, TransportName, TransportOptions } fro
 import { openDefault } from "./default.ts";
 import type { Host } from "./host.ts";
 import { probeDefault, probeDpdk, probeGpudirect, probeUma } from "./probes/index.ts";
+import { openUma } from "./uma.ts";
 
 export interface RegistryRow {
   readonly wire: string;
@@ -10,7 +11,7 @@ export interface RegistryRow {
   readonly memory: string;
   readonly probe: (host: Host) => Promise<Probe>;
   /** Opens it; null where this build carries no data plane for it. Rejects with `NotAvailableError` where `pick` should go on. */
-  readonly open: ((options: TransportOptions, selection: Selection) => Promise<Transport>) | null;
+  readonly open: ((options: TransportOptions, selection: Selection, host: Host) => Promise<Transport>) | null;
 }
 
 export type Registry = Readonly<Record<TransportName, RegistryRow>>;
@@ -18,6 +19,6 @@ export type Registry = Readonly<Record<TransportName, RegistryRow>>;
 export const REGISTRY: Registry = {
   gpudirect: { wire: "verbs", memory: "cuda", probe: probeGpudirect, open: null },
   dpdk: { wire: "dpdk", memory: "hugepages", probe: probeDpdk, open: null },
-  uma: { wire: "sockets", memory: "none", probe: probeUma, open: null },
+  uma: { wire: "sockets", memory: "none", probe: probeUma, open: openUma },
   default: { wire: "sockets", memory: "heap", probe: probeDefault, open: openDefault },
 };

@@ -2,7 +2,8 @@
 import { NotAvailableError, type TriedTransport } from "../errors/index.ts";
 import { TRANSPORT_NAMES, type Probe, type Selection, type TransportName } from "./contract.ts";
 import { readFlag } from "./flag.ts";
-import { probe, transportName } from "./probe.ts";
+import { thisHost } from "./host.ts";
+import { probeRow, transportName } from "./probe.ts";
 
 export interface ResolveOptions {
   /** Fail where the preferred transport is not available. Default: `ZAP_TRANSPORT_STRICT`, else false. */
@@ -52,11 +53,12 @@ export function candidates({ name, strict }: Preference): readonly TransportName
  */
 export async function resolveSelection(preferred?: string, options: ResolveOptions = {}): Promise<Selection> {
   const preference = readPreference(preferred, options);
+  const host = thisHost(options.env);
   const tried: TriedTransport[] = [];
   let asked: Probe | undefined;
 
   for (const name of candidates(preference)) {
-    const probed = options.probes?.find((each) => each.name === name) ?? (await probe(name));
+    const probed = options.probes?.find((each) => each.name === name) ?? (await probeRow(name, host));
     asked ??= probed;
     if (!probed.available) {
       tried.push({ name, code: "ERR_ZAP_NOT_AVAILABLE", reason: whyNot(probed) });

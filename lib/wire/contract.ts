@@ -38,6 +38,10 @@ export interface WireStats {
   readonly connections: number;
   /** Connections that have not finished their handshake. */
   readonly handshakes: number;
+  /**
+   * Received bytes that were copied in user space on their way into `envelope.message`: 0 for what the kernel put there itself.
+   */
+  readonly bytesCopied: number;
   /** Received frames and connections turned away, by reason (low-cardinality names). */
   readonly drops: Readonly<Record<string, number>>;
   /** Messages whose `send` had resolved and that could not be delivered. */
@@ -76,4 +80,6 @@ export interface CloseReport {
   readonly undelivered: number;
   /** Messages that had been received and that nobody took with `recv`. */
   readonly unread: number;
+  /** Managed buffers, those of received messages included, that are not released; their memory stays until they are. */
+  readonly buffers: number;
 }

@@ -117,9 +117,9 @@ describe("locateLibrary", () => {
 describe("locateShim", () => {
   const packageFolder = join(import.meta.dir, "..", "..");
 
-  test("looks in ZAP_LIB_DIR first, then beside the package, always by absolute path", () => {
+  test("looks in ZAP_LIB_DIR first, then beside the package, always by absolute path", async () => {
     const { root } = madeUpHost();
-    const { path, tried } = locateShim(
+    const { path, tried } = await locateShim(
       "libzap_dpdk",
       { ZAP_LIB_DIR: ` ${root} ` },
       { ...linux, arch: "none" },
@@ -129,28 +129,37 @@ describe("locateShim", () => {
       join(root, "libzap_dpdk.so"),
       join(packageFolder, "native", "linux-none", "libzap_dpdk.so"),
     ]);
-    const relative = locateShim("libzap_dpdk", { ZAP_LIB_DIR: "no-such-folder" }, linux);
+    const none = { ...linux, arch: "none" };
+    const relative = await locateShim("libzap_dpdk", { ZAP_LIB_DIR: "no-such-folder" }, none);
     expect(relative.tried[0]).toBe(join(process.cwd(), "no-such-folder", "libzap_dpdk.so"));
-    expect(locateShim("libzap_dpdk", { ZAP_LIB_DIR: " " }, linux).tried).toHaveLength(1);
+    expect((await locateShim("libzap_dpdk", { ZAP_LIB_DIR: " " }, none)).tried).toHaveLength(1);
   });
 
-  test("stops at the first file that is there", () => {
+  test("stops at the first file that is there", async () => {
     const { root } = madeUpHost({ "/libzap_uma_cuda.so": "shim" });
     const at = join(root, "libzap_uma_cuda.so");
-    expect(locateShim("libzap_uma_cuda", { ZAP_LIB_DIR: root }, linux)).toEqual({ path: at, tried: [at] });
+    expect(await locateShim("libzap_uma_cuda", { ZAP_LIB_DIR: root }, linux)).toEqual({
+      path: at,
+      tried: [at],
+    });
   });
 
-  test("does not take a folder for a library", () => {
+  test("does not take a folder for a library", async () => {
     const { root } = madeUpHost();
     mkdirSync(join(root, "libzap_dpdk.so"));
-    expect(locateShim("libzap_dpdk", { ZAP_LIB_DIR: root }, { ...linux, arch: "none" }).path).toBeNull();
+    const none = { ...linux, arch: "none" };
+    expect((await locateShim("libzap_dpdk", { ZAP_LIB_DIR: root }, none)).path).toBeNull();
   });
 
-  test("knows the file names and folders of other platforms", () => {
-    const mac = locateShim("libzap_uma_metal", {}, { platform: "darwin", arch: "arm64", musl: false });
-    expect(mac.tried).toEqual([join(packageFolder, "native", "darwin-arm64", "libzap_uma_metal.dylib")]);
-    const alpine = locateShim("libzap_dpdk", {}, { ...linux, musl: true });
-    expect(alpine.tried).toEqual([join(packageFolder, "native", "linux-x64-musl", "libzap_dpdk.so")]);
+  test("knows the file names and folders of other platforms", async () => {
+    for (const [platform, folder, file] of [
+      [{ platform: "darwin", arch: "arm64", musl: false }, "darwin-arm64", "libzap_uma_metal.dylib"],
+      [{ ...linux, musl: true }, "linux-x64-musl", "libzap_uma_metal.so"],
+      [{ ...linux, arch: "arm64" }, "linux-arm64", "libzap_uma_metal.so"],
+    ] as const) {
+      const { tried } = await locateShim("libzap_uma_metal", {}, platform);
+      expect(tried).toEqual([join(packageFolder, "native", folder, file)]);
+    }
   });
 });
 

@@ -2,6 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { SHIMS } from "../../lib/ffi/index.ts";
 import type { Host } from "../../lib/transport/host.ts";
 
 /** Path to contents; a `link` is a symbolic link. */
@@ -18,19 +19,46 @@ export function madeUpHost(files: Files = {}, differences: Partial<Host> = {}): 
     if (typeof contents === "string" || contents instanceof Uint8Array) writeFileSync(at, contents);
     else symlinkSync(contents.link, at);
   }
-  return { platform: "linux", arch: "x64", musl: false, env: {}, cpu: null, ...differences, root };
+  const env = { ZAP_LIB_DIR: spoilt(), ...differences.env };
+  return { platform: "linux", arch: "x64", musl: false, cpu: null, ...differences, env, root };
 }
+
+/**
+ * A folder in which every shim is a text: what lies in `native/`, where there may be one or not, is then out of a test's sight. A
+ * test that wants shims names another in `ZAP_LIB_DIR`.
+ */
+function spoilt(): string {
+  if (spoiltFolder === null) {
+    spoiltFolder = mkdtempSync(join(tmpdir(), "zap-spoilt-"));
+    for (const name of Object.keys(SHIMS)) {
+      for (const suffix of ["so", "dylib"])
+        writeFileSync(join(spoiltFolder, `${name}.${suffix}`), "no library\n");
+    }
+  }
+  return spoiltFolder;
+}
+
+let spoiltFolder: string | null = null;
 
 /** For `afterAll`: removes every made-up host. */
 export function forgetHosts(): void {
   for (const root of roots.splice(0)) rmSync(root, { recursive: true, force: true });
+  if (spoiltFolder !== null) rmSync(spoiltFolder, { recursive: true, force: true });
+  spoiltFolder = null;
 }
 
-/** The start of a 64-bit little-endian ELF for one machine: 62 is x86-64, 183 is ARM, 3 is 32-bit x86. */
+/**
+ * The headers of a 64-bit little-endian ELF library for one machine: 62 is x86-64, 183 is ARM, 3 is 32-bit x86. Whole, with one
+ * segment of no bytes, and nothing in it.
+ */
 export function elf(machine = 62, bits: 32 | 64 = 64): Uint8Array {
-  const header = new Uint8Array(64);
+  const header = new Uint8Array(64 + 56);
   header.set([0x7f, 0x45, 0x4c, 0x46, bits === 64 ? 2 : 1, 1, 1]);
+  header[16] = 3;
   header[18] = machine;
+  header[32] = 64;
+  header[54] = 56;
+  header[56] = 1;
   return header;
 }
 

@@ -1,13 +1,17 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { platformHere, SHIMS, type ShimName } from "../../lib/ffi/index.ts";
 import type { Prerequisite, Probe } from "../../lib/transport/contract.ts";
 import type { Host } from "../../lib/transport/host.ts";
 import { probeDefault, probeDpdk, probeGpudirect, probeUma } from "../../lib/transport/probes/index.ts";
 import * as made from "./made-up-host.ts";
+import { noCompiler } from "../support/compiler.ts";
+import { fileIn, forgetStandIns, standIn, standInBytes, temporary } from "../ffi/stand-in.ts";
 import { elf, madeUpHost, pages, pciDevice, type Files } from "./made-up-host.ts";
 
 afterAll(made.forgetHosts);
+afterAll(forgetStandIns);
 
 const ALL = [probeGpudirect, probeDpdk, probeUma, probeDefault];
 
@@ -21,18 +25,19 @@ function missing(probe: Probe): string[] {
   return probe.prerequisites.filter((each) => !each.met).map((each) => each.name);
 }
 
-/** A host on which `ZAP_LIB_DIR` names a folder with all shims in it. */
+/** A host of this process's platform, on which `ZAP_LIB_DIR` names a folder with stand-ins of all shims that find nothing missing. */
 function withShims(files: Files): Host {
-  const names = ["uma_cuda", "uma_hip", "uma_metal", "dpdk", "gpudirect"];
-  const shims = Object.fromEntries(names.map((name) => [`/shims/libzap_${name}.so`, elf()]));
-  const host = madeUpHost({ ...files, ...shims });
-  return { ...host, env: { ZAP_LIB_DIR: join(host.root, "shims") } };
+  const shims = temporary();
+  for (const name of Object.keys(SHIMS) as ShimName[]) writeFileSync(fileIn(shims, name), standInBytes(name));
+  return madeUpHost(files, { ...platformHere(), env: { ZAP_LIB_DIR: shims } });
 }
 
 describe("every probe", () => {
   const hosts: Record<string, () => Host> = {
     "an empty host": () => madeUpHost(),
-    "a host with everything": () => withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }),
+    ...(noCompiler
+      ? {}
+      : { "a host with everything": () => withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }) }),
     "a Mac": () => madeUpHost({}, { platform: "darwin", arch: "arm64", cpu: "Apple M4" }),
     Windows: () => madeUpHost({}, { platform: "win32" }),
   };
@@ -55,23 +60,32 @@ describe("every probe", () => {
     });
   }
 
-  test("but default says that this version has no data plane for it, whatever the host has", async () => {
-    const host = withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk });
-    for (const probe of [probeGpudirect, probeDpdk, probeUma]) {
-      const row = await probe(host);
-      expect({ built: row.built, available: row.available }).toEqual({ built: false, available: false });
-      expect(missing(row)).toEqual(["data plane"]);
-      expect(the(row, "data plane").seen).toContain(`no ${row.name} data plane yet`);
-    }
-  });
+  test.skipIf(noCompiler)(
+    "of gpudirect and dpdk says that this version has no data plane for it, whatever the host has",
+    async () => {
+      const host = withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk });
+      for (const probe of [probeGpudirect, probeDpdk]) {
+        const row = await probe(host);
+        expect({ built: row.built, available: row.available }).toEqual({ built: false, available: false });
+        expect(missing(row)).toEqual(["data plane"]);
+        expect(the(row, "data plane").seen).toContain(`no ${row.name} data plane yet`);
+      }
+    },
+  );
 
   test("names the places where its shim is not", async () => {
-    const host = madeUpHost({}, { env: { ZAP_LIB_DIR: "/no/shims" } });
-    expect(the(await probeGpudirect(host), "libzap_gpudirect").seen).toContain(
-      "/no/shims/libzap_gpudirect.so or /",
-    );
-    expect(the(await probeDpdk(host), "libzap_dpdk").met).toBe(false);
-    expect(the(await probeUma(host), "libzap_uma_cuda").met).toBe(false);
+    // No build is ever made for this architecture.
+    const host = madeUpHost({}, { arch: "none", env: { ZAP_LIB_DIR: "/no/shims" } });
+    for (const [probe, name] of [
+      [probeGpudirect, "libzap_gpudirect"],
+      [probeDpdk, "libzap_dpdk"],
+      [probeUma, "libzap_uma_cuda"],
+    ] as const) {
+      const { met, seen, fix } = the(await probe(host), name);
+      expect(met).toBe(false);
+      expect(seen).toStartWith(`not found as /no/shims/${name}.so or /`);
+      expect(fix).toContain("ZAP_LIB_DIR");
+    }
   });
 });
 
@@ -92,13 +106,13 @@ describe("uma", () => {
   test("has no memory where there is no GPU", async () => {
     const row = await probeUma(madeUpHost());
     expect(row).toMatchObject({ wire: "sockets", memory: "none", device: null });
-    expect(missing(row)).toEqual(["data plane", "libzap_uma_cuda", "GPU"]);
+    expect(missing(row)).toEqual(["libzap_uma_cuda", "GPU"]);
   });
 
   test("finds CUDA and names the GPUs", async () => {
     const one = await probeUma(madeUpHost(made.nvidia));
     expect(one).toMatchObject({ memory: "cuda", device: "NVIDIA H200" });
-    expect(missing(one)).toEqual(["data plane", "libzap_uma_cuda"]);
+    expect(missing(one)).toEqual(["libzap_uma_cuda"]);
     const two = await probeUma(madeUpHost({ ...made.nvidia, "/dev/nvidia1": "" }));
     expect(two.device).toBe("2 × NVIDIA H200");
   });
@@ -112,7 +126,7 @@ describe("uma", () => {
   test("finds HIP and names the GPU by its architecture", async () => {
     const row = await probeUma(madeUpHost(made.amd));
     expect(row).toMatchObject({ memory: "hip", device: "AMD gfx90a" });
-    expect(missing(row)).toEqual(["data plane", "libzap_uma_hip"]);
+    expect(missing(row)).toEqual(["libzap_uma_hip"]);
   });
 
   test("does not count a compute driver without a GPU", async () => {
@@ -157,7 +171,7 @@ describe("uma", () => {
     const mac = { platform: "darwin", arch: "arm64", cpu: "Apple M4" } as const;
     const silicon = await probeUma(madeUpHost(framework, mac));
     expect(silicon).toMatchObject({ memory: "metal", device: "Apple M4" });
-    expect(missing(silicon)).toEqual(["data plane", "libzap_uma_metal"]);
+    expect(missing(silicon)).toEqual(["libzap_uma_metal"]);
     const intel = await probeUma(madeUpHost(framework, { ...mac, arch: "x64", cpu: "Intel" }));
     expect(intel.device).toBeNull();
     expect(missing(intel)).toContain("Apple silicon");
@@ -167,6 +181,19 @@ describe("uma", () => {
   test("says on other systems what it needs", async () => {
     const row = await probeUma(madeUpHost({}, { platform: "win32" }));
     expect(the(row, "platform").seen).toBe("this is win32-x64, needed is Linux or macOS");
+  });
+
+  test.skipIf(noCompiler)("loads its shim only where nothing is missing among the files", async () => {
+    const marker = join(temporary(), "loaded");
+    const more = `__attribute__((constructor)) static void loaded(void) { fclose(fopen("${marker}", "w")); }`;
+    const env = { ZAP_LIB_DIR: standIn("libzap_uma_cuda", { more }) };
+    const { "/dev/nvidia0": _, ...files } = made.nvidia;
+    const unreachable = await probeUma(madeUpHost(files, { env }));
+    expect(missing(unreachable)).toEqual(["GPU"]);
+    expect(existsSync(marker)).toBe(false);
+    const reachable = await probeUma(madeUpHost(made.nvidia, { env }));
+    expect(missing(reachable)).toEqual([]);
+    expect(existsSync(marker)).toBe(true);
   });
 });
 

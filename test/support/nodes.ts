@@ -1,4 +1,7 @@
-/** Nodes over the default transport, opened for one test and closed at its end. */
+/**
+ * Nodes over the sockets wire, opened for one test and closed at its end: over the default transport, or with
+ * `ZAP_TEST_MEMORY=slabs` over slabs as `uma` has them (see `slab-transport.ts`), so that the same tests hold for both.
+ */
 import { pick } from "../../lib/transport/index.ts";
 import type {
   CloseReport,
@@ -9,8 +12,11 @@ import type {
 } from "../../lib/transport/index.ts";
 import { isMessage, messageOf, numberOf } from "./messages.ts";
 import { RawSocket, type RawOptions } from "./raw.ts";
+import { openOverSlabs } from "./slab-transport.ts";
 import { until, within } from "./wait.ts";
 
+/** Received messages go into slabs. */
+export const OVER_SLABS = process.env["ZAP_TEST_MEMORY"] === "slabs";
 const QUIET = { ZAP_TRANSPORT_QUIET: "1" };
 
 /** A transport with its events noted down. */
@@ -127,15 +133,15 @@ export class Net implements AsyncDisposable {
   /** A node that listens on a free port of 127.0.0.1, unless `options.listen` says otherwise. */
   async node(nodeId: string, options: TransportOptions = {}): Promise<Node> {
     const events: TransportEvent[] = [];
-    const transport = await pick("default", {
+    const all: TransportOptions = {
       nodeId,
       listen: "127.0.0.1:0",
       ...this.defaults,
       ...options,
       limits: { closeMillis: 1_000, ...this.defaults.limits, ...options.limits },
-      env: QUIET,
       onEvent: (event) => void events.push(event),
-    });
+    };
+    const transport = OVER_SLABS ? await openOverSlabs(all) : await pick("default", { ...all, env: QUIET });
     const node = new Node(transport, events);
     this.nodes.push(node);
     return node;

@@ -58,8 +58,15 @@ describe("stats", () => {
       ...{ messagesIn: incoming.messages, bytesIn: incoming.bytes },
       ...{ messagesOut: outgoing.messages, bytesOut: outgoing.bytes },
     });
-    expect(a.transport.stats()).toEqual({ ...common, ...idle, ...flows(few, many) });
-    expect(b.transport.stats()).toEqual({ ...common, ...idle, ...flows(many, few) });
+    for (const [node, flow] of [
+      [a, flows(few, many)],
+      [b, flows(many, few)],
+    ] as const) {
+      // Everything that Bun reads is copied out of its receive buffer.
+      const { bytesCopied, ...counted } = node.transport.stats();
+      expect(counted).toEqual({ ...common, ...idle, ...flow });
+      expect(bytesCopied).toBeGreaterThanOrEqual(flow.bytesIn);
+    }
   });
 
   test("show what is queued and who waits, now", async () => {

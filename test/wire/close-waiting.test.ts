@@ -85,7 +85,7 @@ describe("close while a peer does not read", () => {
     raw.resume();
     expect(await raw.numbersToTheEnd()).toEqual([...Array(accepted).keys()]);
     raw.shutdown();
-    expect(await within(closing, "close", 1_000)).toEqual({ undelivered: 0, unread: 0 });
+    expect(await within(closing, "close", 1_000)).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
   });
 });
 
@@ -113,7 +113,7 @@ describe("close while a peer reads slowly", () => {
         expect(numberOf(message)).toBe(taken);
         if (taken % 10 === 0) await Bun.sleep(10);
       }
-      expect(await within(closing, "close")).toEqual({ undelivered: 0, unread: 0 });
+      expect(await within(closing, "close")).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
       await b.untilPeers(0);
       expect(b.transport.stats()).toMatchObject({ messagesIn: accepted, queuedInMessages: 0 });
       expect([...a.troubles, ...b.troubles]).toEqual([]);

@@ -20,7 +20,7 @@ describe("close", () => {
     const closing = a.close();
     const accepted = (await outcomes).filter((outcome) => outcome.status === "fulfilled").length;
     expect(accepted).toBeGreaterThan(10);
-    expect(await closing).toEqual({ undelivered: 0, unread: 0 });
+    expect(await closing).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
     for (const other of others) await other.untilPeers(0);
     const arrived = others.reduce((sum, other) => sum + other.transport.stats().messagesIn, 0);
     expect(arrived).toBe(accepted);
@@ -63,13 +63,17 @@ describe("close", () => {
     const [a] = await net.pair();
     const [first, second] = [a.transport.close(), a.transport.close()];
     expect(await second).toEqual(await first);
-    expect(await a.transport.close()).toEqual({ undelivered: 0, unread: 0 });
+    expect(await a.transport.close()).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
   });
 
   test("of a node that never met anybody is at once", async () => {
     await using net = new Net();
     const a = await net.node("a", { listen: [] });
-    expect(await within(a.transport.close(), "close", 200)).toEqual({ undelivered: 0, unread: 0 });
+    expect(await within(a.transport.close(), "close", 200)).toEqual({
+      undelivered: 0,
+      unread: 0,
+      buffers: 0,
+    });
   });
 
   test("counts what had come and nobody took", async () => {
@@ -78,7 +82,7 @@ describe("close", () => {
     for (let n = 0; n < 7; n++) await a.send("b", messageOf(64, n));
     await until(() => b.transport.stats().queuedInMessages === 7, "all to be queued");
     await b.recv();
-    expect(await b.transport.close()).toEqual({ undelivered: 0, unread: 6 });
+    expect(await b.transport.close()).toEqual({ undelivered: 0, unread: 6, buffers: 0 });
   });
 
   test("tells the sender of what came too late", async () => {
@@ -202,7 +206,7 @@ describe("after close has begun", () => {
     expect(await raw.numbersToTheEnd()).toEqual([0, 1, 2, 3, 4]);
     raw.write(ackOf(5));
     raw.shutdown();
-    expect(await within(closing, "close")).toEqual({ undelivered: 0, unread: 0 });
+    expect(await within(closing, "close")).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
     expect(node.troubles).toEqual([]);
   });
 });

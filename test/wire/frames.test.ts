@@ -13,6 +13,7 @@ class Sink implements FrameSink {
   readonly outcomes: Outcome[] = [];
   readonly reader: FrameReader;
   stopped = false;
+  readonly elsewhere = false;
   stopAfterHello = false;
   refusals = 0;
   granted = 0;

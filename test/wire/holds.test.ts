@@ -57,7 +57,7 @@ describe.concurrent("an address that takes our connection and stays mute", () =>
     const guest = await net.node("guest", { limits: { ...PATIENT.limits, closeMillis: 3_000 } });
     await guest.transport.connect(node.address);
     await guest.send("node", messageOf(64, 3));
-    expect(await guest.close()).toEqual({ undelivered: 0, unread: 0 });
+    expect(await guest.close()).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
     expect(numberOf((await node.recv()).message)).toBe(3);
     expect([...node.troubles, ...guest.troubles]).toEqual([]);
   });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { frameOf, joined, messageOf, numberOf } from "../support/messages.ts";
-import { Net, type Node } from "../support/nodes.ts";
+import { Net, OVER_SLABS, type Node } from "../support/nodes.ts";
 import { RawSocket } from "../support/raw.ts";
 import { failureOf, isSettled, within } from "../support/wait.ts";
 
@@ -184,9 +184,9 @@ describe("peers that send more than anybody takes", () => {
     }
     await Bun.sleep(20);
     const { queuedInMessages, queuedInBytes } = node.transport.stats();
-    // Each is a buffer, a batch and a place in a queue: some hundred bytes, whatever it carries.
-    expect(queuedInBytes / queuedInMessages).toBeGreaterThanOrEqual(64);
-    expect(queuedInMessages).toBeLessThan(1_000);
+    // Each is a buffer, a batch and a place in a queue: some hundred bytes, whatever it carries. In a slab they may share all that.
+    expect(queuedInBytes / queuedInMessages).toBeGreaterThanOrEqual(OVER_SLABS ? 20 : 64);
+    expect(queuedInMessages).toBeLessThan(OVER_SLABS ? 3_000 : 1_000);
   });
 });
 

@@ -30,7 +30,7 @@ function batchOf(
   lease = new Lease(source.peerId),
 ): Batch {
   const chunk = joined(...Array.from({ length: count }, (_, i) => frameOf(messageOf(bytes, first + i))));
-  return new Batch(source, chunk, 0, count, chunk.length, lease, null);
+  return new Batch(source, chunk, 0, count, chunk.length, lease, true, null);
 }
 
 /** A `recv` with its abort and what came of it. */

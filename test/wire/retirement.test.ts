@@ -69,7 +69,7 @@ async function expectPeace({ early, late, links }: Crossed, sent: readonly [numb
       ...{ queuedOutMessages: 0, queuedOutBytes: 0, waitingSends: 0 },
     });
   }
-  for (const node of nodes) expect(await node.close()).toEqual({ undelivered: 0, unread: 0 });
+  for (const node of nodes) expect(await node.close()).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
   for (const node of nodes)
     expect(node.events.map((event) => event.type)).toEqual(["connected", "disconnected"]);
 }

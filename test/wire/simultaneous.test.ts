@@ -78,8 +78,8 @@ describe(`two nodes that dial each other at the same moment, ${ROUNDS} times,`, 
         await expectPeace(nodes);
         const reports = await Promise.all(nodes.map((node) => node.close()));
         expect(reports).toEqual([
-          { undelivered: 0, unread: 0 },
-          { undelivered: 0, unread: 0 },
+          { undelivered: 0, unread: 0, buffers: 0 },
+          { undelivered: 0, unread: 0, buffers: 0 },
         ]);
       }
     }, 30_000);

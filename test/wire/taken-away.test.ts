@@ -104,7 +104,7 @@ async function expectUsable(node: Node, raw: RawSocket): Promise<void> {
     ...{ connections: 1, queuedOutMessages: 0, waitingSends: 0, undelivered: 0 },
   });
   raw.shutdown();
-  expect(await node.close()).toEqual({ undelivered: 0, unread: 0 });
+  expect(await node.close()).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
 }
 
 describe("a message whose memory is taken away", () => {

@@ -102,7 +102,7 @@ describe("over TLS with certificates on both sides", () => {
     const handedOver = outcomes.filter((outcome) => outcome.status === "fulfilled").length;
     await b.takeNumbered(handedOver);
     await receiving;
-    expect(await closing).toEqual({ undelivered: 0, unread: 0 });
+    expect(await closing).toEqual({ undelivered: 0, unread: 0, buffers: 0 });
     await b.untilPeers(0);
     expect(b.transport.stats().messagesIn).toBe(handedOver);
   });

@@ -3,19 +3,15 @@ import type { Prerequisite } from "../contract.ts";
 import * as hosts from "../host.ts";
 import type { Host } from "../host.ts";
 import { install } from "./packages.ts";
-import { met, missing } from "./prerequisite.ts";
+import { met, missing, vendorLibrary } from "./prerequisite.ts";
 
 export const LIBCUDA = "libcuda.so.1";
 
 /** `libcuda.so.1` and a GPU that this process can reach. */
 export function cudaPrerequisites(host: Host): Prerequisite[] {
   const driver = hosts.library(host, LIBCUDA);
-  return [
-    driver !== null
-      ? met(LIBCUDA, driver)
-      : missing(LIBCUDA, "not installed; it comes with the NVIDIA driver", ...install(host, LIBCUDA)),
-    gpu(host, driver !== null),
-  ];
+  const absent = "not installed; it comes with the NVIDIA driver";
+  return [vendorLibrary(host, LIBCUDA, driver, absent, install(host, LIBCUDA)), gpu(host, driver !== null)];
 }
 
 /** The GPUs that this process can reach in a few words, or null: `NVIDIA H200`, `8 × NVIDIA H200`. */

@@ -3,7 +3,8 @@ import type { Prerequisite, Probe } from "../contract.ts";
 import * as hosts from "../host.ts";
 import type { Host, Hugepages, PciDevice } from "../host.ts";
 import { install } from "./packages.ts";
-import { dataPlane, met, missing, platformNeeded, row, shim } from "./prerequisite.ts";
+import { dataPlane, met, missing, platformNeeded, row } from "./prerequisite.ts";
+import { ownRows } from "./shims.ts";
 
 /** DPDK starts with about 24 MiB; packet buffers need room beside that. */
 const NEEDED_KIB = 64 * 1024;
@@ -27,7 +28,7 @@ export async function probeDpdk(host: Host): Promise<Probe> {
   return row({
     ...common,
     device: device(host),
-    library: [plane, shim(host, "libzap_dpdk")],
+    library: [plane, ...(await ownRows(host, "libzap_dpdk", plane))],
     host: [hugepages(host), libdpdk(host), port(host)],
   });
 }

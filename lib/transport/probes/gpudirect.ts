@@ -4,7 +4,8 @@ import * as hosts from "../host.ts";
 import type { Host, RdmaDevice } from "../host.ts";
 import { cudaDevice, cudaPrerequisites } from "./cuda.ts";
 import { install } from "./packages.ts";
-import { dataPlane, met, missing, platformNeeded, row, shim } from "./prerequisite.ts";
+import { dataPlane, met, missing, platformNeeded, row } from "./prerequisite.ts";
+import { ownRows } from "./shims.ts";
 
 const LIBIBVERBS = "libibverbs.so.1";
 /** The first kernel that lets an RDMA device take memory by dma-buf. */
@@ -22,7 +23,7 @@ export async function probeGpudirect(host: Host): Promise<Probe> {
   return row({
     ...common,
     device: devices.length === 0 ? null : devices.join(" + "),
-    library: [plane, shim(host, "libzap_gpudirect")],
+    library: [plane, ...(await ownRows(host, "libzap_gpudirect", plane))],
     host: [rdmaDevice(host), libibverbs(host), ...cudaPrerequisites(host), registration(host)],
   });
 }

@@ -1,6 +1,6 @@
 /** The words that all probes share: a prerequisite met or missing, and the row that they add up to. */
-import { isLoadable, locateShim, platformLabel, type ShimName } from "../../ffi/index.ts";
-import type { Prerequisite, Probe, TransportName } from "../contract.ts";
+import { imageFault, platformLabel } from "../../ffi/index.ts";
+import type { Capabilities, Prerequisite, Probe, TransportName } from "../contract.ts";
 import type { Host } from "../host.ts";
 
 export function met(name: string, seen: string): Prerequisite {
@@ -24,18 +24,17 @@ export function dataPlane(transport: TransportName): Prerequisite {
   );
 }
 
-export function shim(host: Host, name: ShimName): Prerequisite {
-  const { path, tried } = locateShim(name, host.env, host);
-  if (path !== null && isLoadable(path, host)) return met(name, path);
-  if (path !== null) {
-    const fix = `Take the file away, or put the ${platformLabel(host)} build of ${name} in its place.`;
-    return missing(name, `${path} is no library of this platform`, fix);
-  }
-  return missing(
-    name,
-    `not found as ${tried.join(" or ")}`,
-    "This version comes without it; where you have one, let ZAP_LIB_DIR name its folder.",
-  );
+/** A vendor's library at `path`, or null where it is not installed: then `absent` says so. One that was cut off counts as missing. */
+export function vendorLibrary(
+  host: Host,
+  name: string,
+  path: string | null,
+  absent: string,
+  install: readonly string[],
+): Prerequisite {
+  if (path === null) return missing(name, absent, ...install);
+  const fault = imageFault(path, host, "mapped");
+  return fault === null ? met(name, path) : missing(name, `${path} ${fault}`, "Install it anew:", ...install);
 }
 
 export function platformNeeded(host: Host, needed: string): Prerequisite {
@@ -51,11 +50,23 @@ interface Row {
   readonly library: readonly Prerequisite[];
   /** What the host has to bring. */
   readonly host: readonly Prerequisite[];
+  /** What it does here; needed of a transport that can be available. */
+  readonly caps?: Capabilities;
 }
 
-/** The row of a transport that this version cannot open, and so without capabilities to tell of. */
-export function row({ name, wire, memory, device, library, host }: Row): Probe {
+/** The row of a transport; `caps` are told of where it is available. */
+export function row({ name, wire, memory, device, library, host, caps }: Row): Probe {
   const built = library.every((prerequisite) => prerequisite.met);
   const available = built && host.every((prerequisite) => prerequisite.met);
-  return { name, built, available, wire, memory, device, caps: null, prerequisites: [...library, ...host] };
+  const prerequisites = [...library, ...host];
+  return {
+    name,
+    built,
+    available,
+    wire,
+    memory,
+    device,
+    caps: available ? (caps ?? null) : null,
+    prerequisites,
+  };
 }

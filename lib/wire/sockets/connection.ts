@@ -8,9 +8,18 @@ import { heapArena } from "../../memory/index.ts";
 import type { HeaderFaultName } from "../../message/index.ts";
 import { FrameReader, type FrameSink } from "./frames.ts";
 import { decodeAck, encodeAck } from "./hello.ts";
-import { PAUSE_HELD, PAUSE_PEER_QUEUE, PAUSE_RESERVE, PAUSE_TOTAL_QUEUE, type Hub } from "./hub.ts";
+import {
+  PAUSE_HELD,
+  PAUSE_MEMORY,
+  PAUSE_PEER_QUEUE,
+  PAUSE_RESERVE,
+  PAUSE_TOTAL_QUEUE,
+  type Hub,
+} from "./hub.ts";
 import { Batch, type BatchSource, type Lease } from "./inbox.ts";
 import type { Peer } from "./peer.ts";
+import { SlabIntake, type IntakeOwner } from "./slabs/index.ts";
+import type { SlabShare } from "./slabs/share.ts";
 
 /** An acknowledgement goes out at the latest after this much was received (and with every sweep that finds news). */
 const ACK_EVERY_BYTES = 16 * 1024 * 1024;
@@ -34,11 +43,15 @@ export interface ConnectionOwner {
 
 export type WireSocket = Socket<Connection>;
 
-export class Connection implements FrameSink, BatchSource {
+/** Bun's sockets have it, its types do not. */
+type Closable = WireSocket & { close(): void };
+
+export class Connection implements FrameSink, IntakeOwner, BatchSource {
   readonly hub: Hub;
   readonly owner: ConnectionOwner;
   readonly inbound: boolean;
   readonly address: string;
+  private readonly secure: boolean;
   socket: WireSocket | null = null;
   state: ConnectionState;
   peer: Peer | null = null;
@@ -76,6 +89,8 @@ export class Connection implements FrameSink, BatchSource {
 
   queuedBytes = 0;
   private readonly reader: FrameReader;
+  /** Reads everything behind the hello where messages go into slabs. */
+  private intake: SlabIntake | null = null;
   private pauses = 0;
   private readonly waiting: Uint8Array[] = [];
   private chargedChunk: Uint8Array | null = null;
@@ -92,6 +107,7 @@ export class Connection implements FrameSink, BatchSource {
     this.owner = owner;
     this.inbound = inbound;
     this.address = address;
+    this.secure = secure;
     this.state = secure ? "securing" : "greeting";
     this.reader = new FrameReader(this, hub.limits.frameBytes, hub.versions);
   }
@@ -120,26 +136,63 @@ export class Connection implements FrameSink, BatchSource {
     if (this.state === "securing") {
       return this.fail(new HandshakeError(`${this.address}: data came before TLS was up`));
     }
-    if (this.pauses !== 0 || this.waiting.length > 0) this.waiting.push(chunk);
+    this.hub.bytesCopied += chunk.length;
+    if (this.intake !== null) this.intake.feed(chunk);
+    else if (this.pauses !== 0 || this.waiting.length > 0) this.waiting.push(chunk);
     else this.read(chunk);
   }
 
   private read(chunk: Uint8Array): void {
-    const { reader } = this;
-    const framesBefore = reader.frames;
-    const consumed = reader.consume(chunk);
+    const framesBefore = this.reader.frames;
+    const consumed = this.reader.consume(chunk);
     this.chargedChunk = null;
+    if (this.isClosed()) return;
+    if (this.elsewhere) this.readElsewhere();
+    if (this.intake !== null) return this.intake.feed(chunk.subarray(consumed));
+    if (consumed < chunk.length) this.waiting.unshift(chunk.subarray(consumed));
+    this.onTurn(framesBefore);
+  }
+
+  /** After the hello: messages go into slabs, straight from the socket where nothing has to be decrypted. */
+  private readElsewhere(): void {
+    const { hub, socket } = this;
+    if (hub.memory === null) return;
+    this.intake = new SlabIntake(this, hub.memory, hub.limits.frameBytes, hub.versions);
+    const fd = (socket as unknown as { fd?: number } | null)?.fd;
+    if (this.secure || fd === undefined || fd < 0 || !this.intake.goNative(fd)) return;
+    socket?.pause();
+  }
+
+  /** Bytes have come that Bun has not seen. */
+  onRead(): void {
+    this.readAt = performance.now();
+  }
+
+  /** Some bytes have been read, and the frames in them delivered. */
+  onTurn(framesBefore: number): void {
+    const reader = this.intake?.reader ?? this.reader;
     if (reader.midFrame) {
       if (this.frameAt === 0 || reader.frames !== framesBefore) this.frameAt = this.readAt;
     } else this.frameAt = 0;
-    if (consumed < chunk.length && !this.isClosed()) this.waiting.unshift(chunk.subarray(consumed));
+    this.checkQueues();
+    if (this.bytesSinceAck >= ACK_EVERY_BYTES) this.acknowledge();
+  }
+
+  private checkQueues(): void {
     if (this.queuedBytes >= this.hub.limits.recvQueueBytes && !this.hub.closing) this.pause(PAUSE_PEER_QUEUE);
     this.hub.checkTotal(this);
-    if (this.bytesSinceAck >= ACK_EVERY_BYTES) this.acknowledge();
   }
 
   private isClosed(): boolean {
     return this.state === "closed";
+  }
+
+  get copiedByIntake(): number {
+    return this.intake?.copiedBytes ?? 0;
+  }
+
+  get elsewhere(): boolean {
+    return this.peer !== null && this.hub.memory !== null;
   }
 
   get stopped(): boolean {
@@ -154,14 +207,33 @@ export class Connection implements FrameSink, BatchSource {
     // The envelopes keep all of the chunk alive: its first batch counts for all of it.
     const charge = (chunk === this.chargedChunk ? 0 : chunk.length) + BATCH_OVERHEAD_BYTES;
     this.chargedChunk = chunk;
-    this.deliver(new Batch(this, chunk, at, messages, charge, this.currentLease(), null), messages, bytes);
+    const lease = this.currentLease();
+    this.deliver(new Batch(this, chunk, at, messages, charge, lease, true, null), messages, bytes);
   }
 
   assembled(message: Uint8Array): void {
     this.hub.unreserve(this.reader.reserved);
     const { length } = message;
     const charge = length + BATCH_OVERHEAD_BYTES;
-    this.deliver(new Batch(this, message, 0, 1, charge, this.currentLease(), heapArena), 1, length);
+    this.hub.bytesCopied += length;
+    const lease = this.currentLease();
+    this.deliver(new Batch(this, message, 0, 1, charge, lease, false, heapArena.messages), 1, length);
+  }
+
+  slabFrames(share: SlabShare, at: number, messages: number, bytes: number): void {
+    const charge = bytes + BATCH_OVERHEAD_BYTES;
+    const lease = this.currentLease();
+    this.deliver(new Batch(this, share.bytes, at, messages, charge, lease, true, share), messages, bytes);
+    this.checkQueues();
+  }
+
+  slabMessage(share: SlabShare): void {
+    if (this.intake !== null) this.hub.unreserve(this.intake.reader.reserved);
+    const { length } = share.bytes;
+    const lease = this.currentLease();
+    const charge = length + BATCH_OVERHEAD_BYTES;
+    this.deliver(new Batch(this, share.bytes, 0, 1, charge, lease, false, share), 1, length);
+    this.checkQueues();
   }
 
   private currentLease(): Lease {
@@ -241,7 +313,7 @@ export class Connection implements FrameSink, BatchSource {
   pause(reason: number): void {
     if (this.pauses === 0) {
       this.pausedAt = performance.now();
-      this.socket?.pause();
+      if (this.intake?.isNative !== true) this.socket?.pause();
     }
     this.pauses |= reason;
   }
@@ -253,6 +325,7 @@ export class Connection implements FrameSink, BatchSource {
     const now = performance.now();
     if (this.frameAt !== 0) this.frameAt += now - this.pausedAt;
     this.readAt = now;
+    if (this.intake !== null) return this.readOn(this.intake);
     while (this.pauses === 0 && this.waiting.length > 0) {
       const chunk = this.waiting.shift();
       if (chunk !== undefined) this.read(chunk);
@@ -262,8 +335,21 @@ export class Connection implements FrameSink, BatchSource {
     if (this.remoteEnded) this.owner.onEnded(this);
   }
 
+  private readOn(intake: SlabIntake): void {
+    // Whoever reads on now stands behind those who still wait, when there is room the next time.
+    if (intake.isNative) this.hub.lastInLine(this);
+    intake.go();
+    if (!intake.isNative && !this.paused && !this.isClosed()) this.socket?.resume();
+  }
+
   unpauseAll(): void {
     this.unpause(PAUSE_HELD | PAUSE_PEER_QUEUE | PAUSE_TOTAL_QUEUE | PAUSE_RESERVE);
+  }
+
+  /** No slab was to be had (true), or one is there now (false). */
+  onStarved(starved: boolean): void {
+    if (starved) this.pause(PAUSE_MEMORY);
+    else this.unpause(PAUSE_MEMORY);
   }
 
   get paused(): boolean {
@@ -271,13 +357,25 @@ export class Connection implements FrameSink, BatchSource {
   }
 
   get midFrame(): boolean {
-    return this.reader.midFrame;
+    return (this.intake?.reader ?? this.reader).midFrame;
   }
 
-  /** The far end has half-closed. What it said before is read first. */
+  /** Bun says that the far end has half-closed. What it said before is read first. */
   ended(): void {
+    // We read the socket ourselves, and see its end when we have got there.
+    if (this.intake?.isNative === true) return;
+    if (this.intake !== null) return this.intake.end();
     this.remoteEnded = true;
     if (this.waiting.length === 0) this.owner.onEnded(this);
+  }
+
+  onStreamEnd(): void {
+    this.remoteEnded = true;
+    this.owner.onEnded(this);
+  }
+
+  onStreamBroken(cause: Error): void {
+    this.broken(cause);
   }
 
   // ---- sending
@@ -300,7 +398,11 @@ export class Connection implements FrameSink, BatchSource {
     if (socket === null || state === "closed" || state === "securing") return;
     if (this.raw !== null) {
       const written = socket.write(this.raw);
-      if (written < 0) return;
+      if (written < 0) {
+        // Bun will say that the socket is broken, unless we are the ones who read it.
+        if (this.intake?.isNative === true) this.broken(new Error("the socket takes nothing any more"));
+        return;
+      }
       this.wroteAt = performance.now();
       if (written < this.raw.length) {
         this.raw = this.raw.subarray(written);
@@ -309,9 +411,12 @@ export class Connection implements FrameSink, BatchSource {
       this.raw = null;
     }
     if (this.finWanted) {
-      if (!this.finSent) socket.shutdown();
-      else if (this.remoteEnded) socket.end();
+      const before = this.finSent;
       this.finSent = true;
+      if (!before) socket.shutdown();
+      // A socket that Bun does not read, it does not close by itself either. The kernel still sends what it has.
+      if (this.remoteEnded && this.intake?.isNative === true) (socket as Closable).close();
+      else if (this.remoteEnded && before) socket.end();
       return;
     }
     if (state === "open") this.owner.onDrained(this);
@@ -418,17 +523,29 @@ export class Connection implements FrameSink, BatchSource {
 
   /** The socket reports an error: it ends now. */
   broken(cause: Error): void {
-    if (this.state === "closed") return;
+    this.drain();
+    if (this.isClosed()) return;
     this.socket?.terminate();
     this.gone(cause);
+  }
+
+  /** Bun has closed the socket. What came before can still be read where we read it ourselves. */
+  closed(cause: Error | null): void {
+    this.drain();
+    this.gone(cause);
+  }
+
+  private drain(): void {
+    if (!this.isClosed() && !this.paused) this.intake?.drain();
   }
 
   /** The socket is no more. */
   gone(cause: Error | null): void {
     if (this.state === "closed") return;
-    const { midFrame } = this;
-    this.hub.unreserve(this.reader.reserved);
+    const { midFrame, intake } = this;
+    this.hub.unreserve((intake?.reader ?? this.reader).reserved);
     this.reader.close();
+    intake?.close();
     this.lease = null;
     const before = this.state;
     this.state = "closed";

@@ -35,6 +35,8 @@ export interface FrameSink {
   reserve(bytes: number): boolean;
   /** The reader must stop at the next frame boundary. */
   readonly stopped: boolean;
+  /** What follows the hello is read elsewhere. */
+  readonly elsewhere: boolean;
 }
 
 export class FrameReader {
@@ -79,7 +81,7 @@ export class FrameReader {
         if (next < 0) return at + (-next - 1);
         at = next;
       } else {
-        if (this.sink.stopped) return at;
+        if (this.sink.stopped || (!this.greeting && this.sink.elsewhere)) return at;
         if (this.headLength === 0 && !this.greeting) at = this.whole(chunk, at);
         if (at < end && this.headLength < PREFIX_BYTES + HEADER_BYTES) at = this.begin(chunk, at);
       }

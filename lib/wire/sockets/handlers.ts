@@ -36,6 +36,6 @@ export function socketHandlers(
     end: (socket) => socket.data?.ended(),
     // Also an exception from one of these callbacks comes here: the connection must not stay half alive.
     error: (socket, error) => socket.data?.broken(error),
-    close: (socket, error) => socket.data?.gone(error ?? null),
+    close: (socket, error) => socket.data?.closed(error ?? null),
   };
 }

@@ -5,12 +5,14 @@ import type { Limits } from "../settings.ts";
 import type { Connection } from "./connection.ts";
 import { Inbox } from "./inbox.ts";
 import { OutboxPool } from "./outbox.ts";
+import type { SlabMemory } from "./slabs/index.ts";
 
 /** Why a connection is not being read. Several may hold at once. */
 export const PAUSE_PEER_QUEUE = 1;
 export const PAUSE_TOTAL_QUEUE = 2;
 export const PAUSE_HELD = 4;
 export const PAUSE_RESERVE = 8;
+export const PAUSE_MEMORY = 16;
 
 export class Hub {
   readonly nodeId: string;
@@ -18,6 +20,8 @@ export class Hub {
   /** Message versions to take; undefined for the one of this library. */
   readonly versions: readonly number[] | undefined;
   readonly inbox: Inbox;
+  /** What messages are received into; null for the heap. */
+  readonly memory: SlabMemory | null;
   readonly pool = new OutboxPool();
   /** Every connection there is, whatever its state. */
   readonly connections = new Set<Connection>();
@@ -27,6 +31,8 @@ export class Hub {
   bytesIn = 0;
   bytesOut = 0;
   undelivered = 0;
+  /** Received bytes that were copied between the kernel and their message. */
+  bytesCopied = 0;
   /** Messages that came after `close()` had begun. */
   discarded = 0;
   closing = false;
@@ -43,11 +49,13 @@ export class Hub {
     limits: Limits,
     versions: readonly number[] | undefined,
     onEvent: (event: WireEvent) => void,
+    memory: SlabMemory | null = null,
   ) {
     this.nodeId = nodeId;
     this.limits = limits;
     this.versions = versions;
     this.onEvent = onEvent;
+    this.memory = memory;
     this.inbox = new Inbox(({ peerId, held }) => {
       this.emit({ type: "unreleased", peer: peerId, envelopes: held });
     });
@@ -130,11 +138,24 @@ export class Hub {
     }
   }
 
+  private isTotalPaused(): boolean {
+    return this.totalPaused;
+  }
+
+  /** Moves a connection behind all others. */
+  lastInLine(connection: Connection): void {
+    if (this.connections.delete(connection)) this.connections.add(connection);
+  }
+
   /** Called when something was taken. */
   taken(): void {
     if (this.totalPaused && this.inbox.queuedBytes <= this.limits.totalQueueBytes / 2) {
       this.totalPaused = false;
-      for (const connection of this.connections) connection.unpause(PAUSE_TOTAL_QUEUE);
+      for (const connection of [...this.connections]) {
+        // Some read on at once, and may have used up the room.
+        if (this.isTotalPaused()) break;
+        connection.unpause(PAUSE_TOTAL_QUEUE);
+      }
     }
     if (this.reserveQueue.size > 0) this.readOn();
   }

@@ -7,9 +7,9 @@
 import { AbortedError, ClosedError } from "../../errors/index.ts";
 import { uint32In } from "../../message/load.ts";
 import type { Envelope } from "../contract.ts";
+import type { Buffer } from "../../memory/index.ts";
 import { Fifo } from "./fifo.ts";
 import { WaitList, type Waiter } from "./waitlist.ts";
-import type { HeapArena } from "../../memory/index.ts";
 
 const PREFIX_BYTES = 4;
 
@@ -19,6 +19,19 @@ export interface BatchSource {
   /** Bytes of memory that its queued batches keep. */
   queuedBytes: number;
   taken(): void;
+}
+
+/** Memory that messages lie in until their envelopes are released; null stands for what the collector looks after. */
+export interface MessageMemory {
+  /** One message of `bytes` less is held. */
+  letGo(bytes: Uint8Array): void;
+  /**
+   * The managed buffer that a message is, or null on the heap. Releasing it calls `releaseEnvelope`, and then lets go of the
+   * message's memory.
+   */
+  bufferOf(start: number, end: number, releaseEnvelope: () => void): Buffer | null;
+  /** A message is to be looked at through its buffer alone, so that its views can be emptied. */
+  readonly strict: boolean;
 }
 
 /** How many envelopes of a lease were not released yet; outlives the lease, to be read when that is collected. */
@@ -52,8 +65,7 @@ export class Batch {
   /** What it counts for while it is queued, bytes. */
   readonly charge: number;
   readonly lease: Lease;
-  /** Where `bytes` goes back to when the envelope of an unframed batch is released. */
-  readonly arena: HeapArena | null;
+  readonly memory: MessageMemory | null;
 
   constructor(
     source: BatchSource,
@@ -62,22 +74,23 @@ export class Batch {
     messages: number,
     charge: number,
     lease: Lease,
-    arena: HeapArena | null,
+    framed: boolean,
+    memory: MessageMemory | null,
   ) {
     this.source = source;
     this.bytes = bytes;
     this.at = at;
     this.messages = messages;
-    this.framed = arena === null;
+    this.framed = framed;
     this.charge = charge;
     this.lease = lease;
-    this.arena = arena;
+    this.memory = memory;
   }
 
   /** Gives the memory back where nobody will take the messages. */
   discard(): void {
+    if (this.memory !== null) for (let held = this.messages; held > 0; held--) this.memory.letGo(this.bytes);
     this.messages = 0;
-    this.arena?.give(this.bytes);
   }
 
   /** Makes the envelope of the next message. There must be one. */
@@ -97,6 +110,7 @@ export class SocketEnvelope implements Envelope {
   private readonly start: number;
   private readonly end: number;
   private view: Uint8Array | null = null;
+  private managed: Buffer | null = null;
   private released = false;
 
   constructor(batch: Batch, start: number, end: number) {
@@ -105,8 +119,11 @@ export class SocketEnvelope implements Envelope {
     this.end = end;
   }
 
-  get buffer(): null {
-    return null;
+  get buffer(): Buffer | null {
+    const { memory } = this.batch;
+    if (this.managed === null && memory !== null && !this.released)
+      this.managed = memory.bufferOf(this.start, this.end, () => this.release());
+    return this.managed;
   }
 
   get peer(): string {
@@ -116,7 +133,10 @@ export class SocketEnvelope implements Envelope {
   /** Made on first use: many consumers look at who sent it alone. */
   get message(): Uint8Array {
     if (this.released) throw new ClosedError("envelope.message: the envelope was released");
-    return (this.view ??= this.batch.bytes.subarray(this.start, this.end));
+    const { memory, bytes } = this.batch;
+    // In debug mode the buffer has a say in it, every time: its owner may be another now.
+    if (memory?.strict === true) return this.buffer!.bytes;
+    return (this.view ??= bytes.subarray(this.start, this.end));
   }
 
   release(): void {
@@ -124,7 +144,8 @@ export class SocketEnvelope implements Envelope {
     this.released = true;
     const { batch } = this;
     batch.lease.count.held--;
-    batch.arena?.give(batch.bytes);
+    if (this.managed !== null) this.managed.release();
+    else batch.memory?.letGo(batch.bytes);
   }
 }
 

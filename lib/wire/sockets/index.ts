@@ -24,7 +24,9 @@
  *   caretaker.ts   everything that depends on time
  *   hub.ts         what all of these share
  *   wire.ts        the node
- * May import: memory, message, errors.
+ *   slabs/         receiving into unified memory, without a copy in between
+ * May import: memory, message, ffi, errors.
  * Start at `wire.ts`.
  */
+export { Poller, SlabMemory, STAGE_BYTES, STREAM_BYTES } from "./slabs/index.ts";
 export { SocketsWire } from "./wire.ts";

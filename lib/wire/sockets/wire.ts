@@ -25,6 +25,7 @@ import { Outbox } from "./outbox.ts";
 import { EnvelopeIterator } from "./iterator.ts";
 import { resolveOptions, type ResolvedOptions } from "./options.ts";
 import type { Peer } from "./peer.ts";
+import type { SlabMemory } from "./slabs/index.ts";
 
 /** Resolved already: a `send` that was handed over at once allocates nothing. */
 const DONE = Promise.resolve();
@@ -42,10 +43,10 @@ export class SocketsWire implements ConnectionOwner {
   private closed: Promise<CloseReport> | null = null;
   private onIdle: (() => void) | null = null;
 
-  private constructor(options: ResolvedOptions) {
+  private constructor(options: ResolvedOptions, memory: SlabMemory | null) {
     const { nodeId, limits, versions, onEvent, allow, tls } = options;
     this.nodeId = nodeId;
-    this.hub = new Hub(nodeId, limits, versions, onEvent);
+    this.hub = new Hub(nodeId, limits, versions, onEvent, memory);
     this.book = new PeerBook(this.hub);
     this.acceptor = new Acceptor(this.hub, this, tls?.listen ?? null);
     this.dialler = new Dialler(this.hub, this, tls?.connect ?? null, (connection) =>
@@ -62,11 +63,12 @@ export class SocketsWire implements ConnectionOwner {
 
   /**
    * Opens the wire: listens where it is told to, and begins to dial the configured peers. Rejects with `ConfigError` or
-   * `AddressError`, and then leaves nothing open.
+   * `AddressError`, and then leaves nothing open. Messages are received into `memory`, which is closed with the wire; without it
+   * onto the heap.
    */
-  static async open(options: WireOptions): Promise<SocketsWire> {
+  static async open(options: WireOptions, memory: SlabMemory | null = null): Promise<SocketsWire> {
     const resolved = resolveOptions(options);
-    const wire = new SocketsWire(resolved);
+    const wire = new SocketsWire(resolved, memory);
     try {
       const bound: string[] = [];
       for (const place of resolved.listen) bound.push(await wire.acceptor.listen(place));
@@ -274,6 +276,7 @@ export class SocketsWire implements ConnectionOwner {
       connections,
       handshakes: [...hub.connections].filter((one) => one.state === "greeting" || one.state === "securing")
         .length,
+      bytesCopied: hub.bytesCopied + copiedByIntakes(hub),
       drops: { ...hub.drops },
       undelivered: hub.undelivered,
     };
@@ -317,7 +320,8 @@ export class SocketsWire implements ConnectionOwner {
     this.greeter.stop();
     for (const peer of this.book.all()) peer.lose(new ClosedError("the transport was closed"));
     this.book.clear();
-    return { undelivered: hub.undelivered - undeliveredBefore, unread: unread + hub.discarded };
+    hub.memory?.close();
+    return { undelivered: hub.undelivered - undeliveredBefore, unread: unread + hub.discarded, buffers: 0 };
   }
 
   /** Resolves when no connection is left, or after `millis`. */
@@ -331,6 +335,13 @@ export class SocketsWire implements ConnectionOwner {
       };
     });
   }
+}
+
+/** What intakes have copied: those that are gone have told the memory, the others are asked. */
+function copiedByIntakes(hub: Hub): number {
+  let bytes = hub.memory?.copiedBytes ?? 0;
+  for (const connection of hub.connections) bytes += connection.copiedByIntake;
+  return bytes;
 }
 
 function withPeer(error: ZapError, peer: string): ZapError {

@@ -1,0 +1,105 @@
+/**
+ * What a buffer of 4 KiB costs: `bun bench/pool.ts [rounds]`. Prints nanoseconds for getting one and giving it back, as medians over
+ * rounds in which every contender runs in turn.
+ */
+import { heapKind, SlabPool } from "../lib/memory/index.ts";
+
+const SIZE = 4_096;
+const ROUNDS = Number(process.argv[2] ?? "15");
+const BUFFERS = 200_000;
+
+export interface PoolContender {
+  readonly name: string;
+  /** Gets a buffer of `SIZE` bytes and gives it back, `count` times. */
+  readonly run: (count: number) => void | Promise<void>;
+  readonly close?: () => void | Promise<void>;
+}
+
+let sink = 0;
+
+function contenders(): PoolContender[] {
+  const pool = new SlabPool(heapKind(), { poolBytes: 64 * 1024 * 1024, debug: false });
+  const close = async (): Promise<void> => void (await pool.close());
+  return [
+    {
+      name: "pool, tryAlloc",
+      run(count) {
+        for (let i = 0; i < count; i++) pool.tryAlloc(SIZE)!.release();
+      },
+    },
+    {
+      name: "pool, tryAlloc, a byte written",
+      run(count) {
+        for (let i = 0; i < count; i++) {
+          const buffer = pool.tryAlloc(SIZE)!;
+          buffer.bytes[i % SIZE] = i;
+          buffer.release();
+        }
+      },
+    },
+    {
+      name: "pool, tryAlloc, 64 at a time",
+      run(count) {
+        const held = pool.tryAlloc(SIZE)!;
+        held.release();
+        const some = new Array<typeof held>(64).fill(held);
+        for (let i = 0; i < count; i += 64) {
+          for (let j = 0; j < 64; j++) some[j] = pool.tryAlloc(SIZE)!;
+          for (let j = 0; j < 64; j++) some[j]!.release();
+        }
+      },
+    },
+    {
+      name: "pool, await alloc",
+      async run(count) {
+        for (let i = 0; i < count; i++) (await pool.alloc(SIZE)).release();
+      },
+      close,
+    },
+    {
+      name: "new Uint8Array",
+      run(count) {
+        for (let i = 0; i < count; i++) sink += new Uint8Array(SIZE).length;
+      },
+    },
+    {
+      name: "new Uint8Array, a byte written",
+      run(count) {
+        for (let i = 0; i < count; i++) {
+          const bytes = new Uint8Array(SIZE);
+          bytes[i % SIZE] = i;
+          sink += bytes[0]!;
+        }
+      },
+    },
+    // One allocation of a device's runtime for each buffer is a contender of the same shape.
+  ];
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1]!;
+}
+
+/** Runs each in turn, round after round; the first round warms up and does not count. */
+export async function compare(all: readonly PoolContender[], rounds: number): Promise<Map<string, number[]>> {
+  const taken = new Map<string, number[]>(all.map(({ name }) => [name, []]));
+  for (let round = 0; round <= rounds; round++) {
+    for (const { name, run } of all) {
+      const start = Bun.nanoseconds();
+      await run(BUFFERS);
+      if (round > 0) taken.get(name)!.push((Bun.nanoseconds() - start) / BUFFERS);
+    }
+  }
+  for (const { close } of all) await close?.();
+  return taken;
+}
+
+if (import.meta.main) {
+  const taken = await compare(contenders(), ROUNDS);
+  console.log(`bun ${Bun.version} · ${SIZE} bytes · ${ROUNDS} rounds of ${BUFFERS}\n`);
+  for (const [name, nanos] of taken) {
+    const range = `${Math.min(...nanos).toFixed(0)} to ${Math.max(...nanos).toFixed(0)}`;
+    console.log(`${name.padEnd(32)} ${median(nanos).toFixed(0).padStart(6)} ns  (${range})`);
+  }
+  if (sink < 0) console.log(sink);
+}

@@ -1,0 +1,242 @@
+/**
+ * The memory of a device as a kind of memory: CUDA, HIP and Metal, each through its shim.
+ *
+ * Every call waits for the device's own thread, at most the time that was given at opening; a driver that has not come back by
+ * then costs this device and not the caller: each later call fails at once.
+ */
+import { ClosedError, ConfigError, ShimError } from "../errors/index.ts";
+import {
+  cText,
+  openShim,
+  platformHere,
+  SHIM_STATUS,
+  UMA_REGION,
+  type Platform,
+  type Shim,
+  type UmaShimName,
+} from "../ffi/index.ts";
+import { cudaDeviceIndex, deviceMillis } from "./device-settings.ts";
+import { deviceMemory, readDevice, type DeviceInfo } from "./device-info.ts";
+import type { KindName, MemoryKind, Reach, Region } from "./kind.ts";
+import { packSpans, packVersions, type HeaderSpan } from "./spans.ts";
+
+type Env = Readonly<Record<string, string | undefined>>;
+export type DeviceKindName = Exclude<KindName, "heap">;
+
+/** A device, and what it takes to open it. */
+export interface DeviceOptions {
+  readonly kind: DeviceKindName;
+  /** Absolute path of the vendor's library: libcuda.so.1, libamdhip64.so.N; for Metal the framework's binary. */
+  readonly runtime: string;
+  /** For Metal the absolute path of libobjc; else empty. */
+  readonly support?: string;
+  /** Which of the devices that this process can see, from 0. Default: `ZAP_CUDA_DEVICE` for CUDA, else 0. */
+  readonly index?: number;
+  /** The most that any call into the vendor's library may take, milliseconds. Default: `ZAP_DEVICE_MILLIS`. */
+  readonly timeoutMillis?: number;
+}
+
+const SHIM_NAMES = {
+  cuda: "libzap_uma_cuda",
+  hip: "libzap_uma_hip",
+  metal: "libzap_uma_metal",
+} as const satisfies Record<DeviceKindName, UmaShimName>;
+
+/** The library that each kind comes through. */
+export function shimOf(kind: DeviceKindName): UmaShimName {
+  return SHIM_NAMES[kind];
+}
+
+/**
+ * Which device and how long it may take, by options and environment. Throws `ConfigError` for values that cannot be used, in the
+ * environment also where an option overrides them.
+ */
+export function deviceLimits(
+  { kind, index, timeoutMillis }: DeviceOptions,
+  env: Env = process.env,
+): { readonly index: number; readonly timeoutMillis: number } {
+  const configured = { index: cudaDeviceIndex(env), timeoutMillis: deviceMillis(env) };
+  const limits = {
+    index: index ?? (kind === "cuda" ? configured.index : 0),
+    timeoutMillis: timeoutMillis ?? configured.timeoutMillis,
+  };
+  for (const [name, value, least] of [
+    ["index", limits.index, 0],
+    ["timeoutMillis", limits.timeoutMillis, 1],
+  ] as const) {
+    if (Number.isInteger(value) && value >= least && value < 2 ** 31) continue;
+    throw new ConfigError(`${name}: a whole number from ${least} on is needed, not ${value}`);
+  }
+  return limits;
+}
+
+/**
+ * Opens a device. `env` and `platform` say where the shim is looked for, as in `openShim`. Rejects with `ShimError` where the shim or
+ * the device fails, `ConfigError` as `deviceLimits`.
+ */
+export async function openDeviceMemory(
+  options: DeviceOptions,
+  env: Env = process.env,
+  platform: Platform = platformHere(),
+): Promise<DeviceMemory> {
+  const { kind, runtime, support = "" } = options;
+  const { index, timeoutMillis } = deviceLimits(options, env);
+  const shim = await openShim(shimOf(kind), env, platform);
+  const info = deviceMemory();
+  const status = shim.call.open(cText(runtime), cText(support), index, timeoutMillis, info);
+  const handle = shim.check(status, `opening device ${index}`);
+  return new DeviceMemory(kind, shim, handle, readDevice(info), timeoutMillis);
+}
+
+export class DeviceMemory implements MemoryKind {
+  readonly name: DeviceKindName;
+  readonly reach: Reach;
+  /** What the device says of itself. */
+  readonly device: DeviceInfo;
+  /** The library behind it, for those who need more of it (a poller above all). */
+  readonly shim: Shim<UmaShimName>;
+  /** The most that any call here takes. */
+  readonly timeoutMillis: number;
+  private readonly handle: number;
+  private closed = false;
+
+  constructor(
+    name: DeviceKindName,
+    shim: Shim<UmaShimName>,
+    handle: number,
+    device: DeviceInfo,
+    timeoutMillis: number,
+  ) {
+    this.name = name;
+    this.shim = shim;
+    this.handle = handle;
+    this.device = device;
+    this.timeoutMillis = timeoutMillis;
+    // A NIC can be given page-locked host memory; managed memory and Metal's buffers it cannot.
+    this.reach = { cpu: device.memory !== "device", gpu: true, nic: device.memory === "host" };
+  }
+
+  /** A region of the kind of memory that suits this device best, `device.memory`. */
+  allocRegion(bytes: number): Region {
+    this.assertOpen("allocRegion");
+    const { call } = this.shim;
+    const memory = new Uint8Array(UMA_REGION.bytes);
+    const status = call.region_alloc(this.handle, this.device.memoryCode, bytes, memory);
+    const handle = this.check(status, `allocating ${bytes} bytes`);
+    const view = new DataView(memory.buffer);
+    const host = view.getBigUint64(UMA_REGION.at.host, true);
+    const region = new DeviceRegion(
+      this,
+      handle,
+      bytes,
+      Number(host),
+      view.getBigUint64(UMA_REGION.at.device, true),
+    );
+    // No system maps memory there today; a rounded address would be somebody else's memory.
+    if (host > BigInt(Number.MAX_SAFE_INTEGER)) {
+      region.free();
+      throw new ShimError(
+        this.shim.name,
+        null,
+        `${this.shim.name}: memory at ${host} is beyond what a number holds`,
+      );
+    }
+    return region;
+  }
+
+  freeRegion(handle: number): void {
+    this.assertOpen("region.free");
+    this.check(this.shim.call.region_free(this.handle, handle), "freeing a region");
+  }
+
+  /** A new dma-buf file descriptor of a region, the caller's to close. Throws where device or memory cannot. */
+  exportRegion(region: Region): number {
+    this.assertOpen("exportRegion");
+    return this.check(this.shim.call.region_export(this.handle, region.handle), "exporting a region");
+  }
+
+  fenceToDevice(): void {
+    this.assertOpen("fenceToDevice");
+    this.check(this.shim.call.fence_to_device(this.handle), "handing memory to the device");
+  }
+
+  fenceToHost(): void {
+    this.assertOpen("fenceToHost");
+    this.check(this.shim.call.fence_to_host(this.handle), "taking memory back from the device");
+  }
+
+  /**
+   * Starts to check ZAP headers on the device, one at the start of each span; at most 65,536. `versions`: up to four message
+   * versions to accept. Returns the number of the job; its regions must stay until it has ended.
+   */
+  checkBegin(spans: readonly HeaderSpan[], versions: readonly number[]): number {
+    this.assertOpen("checkBegin");
+    const status = this.shim.call.check_begin(
+      this.handle,
+      packSpans(spans),
+      spans.length,
+      packVersions(versions),
+    );
+    return this.check(status, "starting to check headers");
+  }
+
+  /** False while the job runs; then it fills one verdict for each span, and the job is gone. Also gone after a failure. */
+  checkPoll(job: number, verdicts: Uint8Array): boolean {
+    this.assertOpen("checkPoll");
+    const status = this.shim.call.check_poll(this.handle, job, verdicts, verdicts.length);
+    if (status === SHIM_STATUS.ZAP_E_AGAIN) return false;
+    this.check(status, "checking headers");
+    return true;
+  }
+
+  /** The same check by the CPU, at once. */
+  checkHost(spans: readonly HeaderSpan[], versions: readonly number[], verdicts: Uint8Array): void {
+    this.assertOpen("checkHost");
+    if (verdicts.length < spans.length) throw new ConfigError("verdicts: one byte for each span is needed");
+    const { call } = this.shim;
+    const packed = packVersions(versions);
+    const status = call.check_host(this.handle, packSpans(spans), spans.length, packed, verdicts);
+    this.check(status, "checking headers");
+  }
+
+  /**
+   * Waits for kernels, frees what is left, lets go of the device. A second call does nothing. Throws where the driver fails or does not
+   * come back; the device is closed all the same.
+   */
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.check(this.shim.call.close(this.handle), "closing the device");
+  }
+
+  private check(status: number, what: string): number {
+    return this.shim.check(status, what);
+  }
+
+  private assertOpen(what: string): void {
+    if (this.closed) throw new ClosedError(`${what}: the ${this.name} memory was closed`);
+  }
+}
+
+class DeviceRegion implements Region {
+  readonly bytes: number;
+  readonly address: number;
+  readonly devicePtr: bigint;
+  readonly handle: number;
+  private readonly memory: DeviceMemory;
+  private freed = false;
+
+  constructor(memory: DeviceMemory, handle: number, bytes: number, address: number, devicePtr: bigint) {
+    this.memory = memory;
+    this.handle = handle;
+    this.bytes = bytes;
+    this.address = address;
+    this.devicePtr = devicePtr;
+  }
+
+  free(): void {
+    if (this.freed) return;
+    this.freed = true;
+    this.memory.freeRegion(this.handle);
+  }
+}

@@ -1,0 +1,31 @@
+/** Which headers to check: as the shims take it (`zap_span` and the packed versions of `zap_uma.h`). */
+import { ConfigError } from "../errors/index.ts";
+import { UMA_SPAN } from "../ffi/index.ts";
+
+/** A range of a region, with a ZAP header at its start. */
+export interface HeaderSpan {
+  /** `Region.handle`. */
+  readonly region: number;
+  readonly offset: number;
+  readonly length: number;
+}
+
+export function packSpans(spans: readonly HeaderSpan[]): Uint8Array {
+  const packed = new Uint8Array(spans.length * UMA_SPAN.bytes);
+  const view = new DataView(packed.buffer);
+  spans.forEach(({ region, offset, length }, index) => {
+    const at = index * UMA_SPAN.bytes;
+    view.setInt32(at + UMA_SPAN.at.region, region, true);
+    view.setUint32(at + UMA_SPAN.at.offset, offset, true);
+    view.setUint32(at + UMA_SPAN.at.length, length, true);
+  });
+  return packed;
+}
+
+/** Up to four versions from 1 to 65,535, 16 bits each, the first lowest; 0 stands for none. */
+export function packVersions(versions: readonly number[]): bigint {
+  const good = versions.every((version) => Number.isInteger(version) && version > 0 && version <= 0xffff);
+  if (!good || versions.length > 4)
+    throw new ConfigError("versions: up to four numbers from 1 to 65,535 are needed");
+  return versions.reduceRight((packed, version) => (packed << 16n) | BigInt(version), 0n);
+}

@@ -1,0 +1,51 @@
+/** The rows of our own native libraries: as their files look, or loaded and asked. */
+import {
+  findShim,
+  PREREQUISITE,
+  readPrerequisites,
+  tryShim,
+  type Shim,
+  type ShimName,
+} from "../../ffi/index.ts";
+import type { Prerequisite } from "../contract.ts";
+import type { Host } from "../host.ts";
+import { met, missing } from "./prerequisite.ts";
+
+/** The library of ours that a transport needs, as its file looks. Loads nothing. */
+export async function shimFile(host: Host, name: ShimName): Promise<Prerequisite> {
+  const file = await findShim(name, host.env, host);
+  return "path" in file ? met(name, file.path) : missing(name, file.seen, file.fix);
+}
+
+/** The same library, loaded and checked; null where it cannot be. */
+export async function shimLoaded<N extends ShimName>(
+  host: Host,
+  name: N,
+): Promise<{ readonly shim: Shim<N> | null; readonly row: Prerequisite }> {
+  const found = await tryShim(name, host.env, host);
+  if ("shim" in found) return { shim: found.shim, row: met(name, found.shim.path) };
+  return { shim: null, row: missing(name, found.seen, found.fix) };
+}
+
+/**
+ * The row of a shim that depends on no vendor's library, and what it says of itself. `known` is what we know better: a row of that
+ * name is left out.
+ */
+export async function ownRows(
+  host: Host,
+  name: "libzap_dpdk" | "libzap_gpudirect",
+  known: Prerequisite,
+): Promise<Prerequisite[]> {
+  const { shim, row } = await shimLoaded(host, name);
+  if (shim === null) return [row];
+  const memory = probeMemory();
+  const count = shim.check(shim.call.probe(memory, PROBE_ROWS), "probing");
+  return [row, ...readPrerequisites(memory, count).filter((each) => each.name !== known.name)];
+}
+
+/** More rows than any shim fills. */
+export const PROBE_ROWS = 32;
+
+export function probeMemory(): Uint8Array {
+  return new Uint8Array(PROBE_ROWS * PREREQUISITE.bytes);
+}

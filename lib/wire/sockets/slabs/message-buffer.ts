@@ -1,0 +1,83 @@
+/** One received message as a managed buffer: a range of a slab that it may share with others. */
+import { toArrayBuffer, type Pointer } from "bun:ffi";
+import { OwnedMemory, POISON, type MemoryKind, type SlabBuffer } from "../../../memory/index.ts";
+
+/** Who a message buffer is part of. */
+export interface MessageHome {
+  /** The envelope was released with the buffer. */
+  releaseEnvelope(): void;
+  /** The range is nobody's any more. */
+  letGo(): void;
+  /** The device may still read the range: nobody may ever get it. */
+  lose(): void;
+}
+
+export class MessageBuffer extends OwnedMemory implements SlabBuffer {
+  readonly kind: MemoryKind;
+  readonly size: number;
+  private readonly slab: SlabBuffer;
+  private readonly start: number;
+  private readonly home: MessageHome;
+  private view: Uint8Array | null = null;
+
+  /** `bytes[start..end)` of the slab. */
+  constructor(slab: SlabBuffer, start: number, end: number, debug: boolean, home: MessageHome) {
+    super(debug);
+    this.kind = slab.kind;
+    this.slab = slab;
+    this.start = start;
+    this.size = end - start;
+    this.home = home;
+  }
+
+  get bytes(): Uint8Array {
+    this.demandHeld("bytes");
+    if (!this.debug) return (this.view ??= this.slab.bytes.subarray(this.start, this.start + this.size));
+    this.demandCpu();
+    return (this.view ??= new Uint8Array(toArrayBuffer(this.address as Pointer, 0, this.size)));
+  }
+
+  get address(): number {
+    this.demandHeld("address");
+    return this.slab.address + this.start;
+  }
+
+  get devicePtr(): bigint | null {
+    this.demandHeld("devicePtr");
+    const { devicePtr } = this.slab;
+    return devicePtr === null ? null : devicePtr + BigInt(this.start);
+  }
+
+  get regionHandle(): number {
+    this.demandHeld("regionHandle");
+    return this.slab.regionHandle;
+  }
+
+  get regionOffset(): number {
+    this.demandHeld("regionOffset");
+    return this.slab.regionOffset + this.start;
+  }
+
+  release(): void {
+    if (this.released) return;
+    this.demandNoNic();
+    const { address } = this;
+    this.dropViews();
+    this.released = true;
+    this.home.releaseEnvelope();
+    this.whenIdle(
+      () => {
+        if (this.debug) new Uint8Array(toArrayBuffer(address as Pointer, 0, this.size)).fill(POISON);
+        this.home.letGo();
+      },
+      () => this.home.lose(),
+    );
+  }
+
+  /** In debug mode the view has an `ArrayBuffer` of its own. */
+  protected dropViews(): void {
+    if (this.debug && this.view !== null && this.view.length > 0)
+      (this.view.buffer as ArrayBuffer).transfer(0);
+    this.view = null;
+  }
+}

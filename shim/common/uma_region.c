@@ -1,0 +1,153 @@
+/* Regions. Their list and their memory are the device thread's; closing a device closes their handles from elsewhere. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "uma.h"
+
+struct zap_region_entry *zap_region_find(struct zap_device *device, int32_t handle) {
+  struct zap_region_entry *region = (struct zap_region_entry *)zap_handle_keep(handle, ZAP_KIND_REGION);
+  if (region == NULL) return NULL;
+  bool ours = region->device == device;
+  zap_object_release(&region->object);
+  return ours ? region : NULL;
+}
+
+static int32_t not_here(int32_t handle) {
+  return zap_fail(ZAP_E_HANDLE, "%d is no open region of this device: it was freed, or never was one", (int)handle);
+}
+
+static void free_entry(struct zap_object *object) { free(object); }
+
+/* ---- alloc ---- */
+
+struct alloc_job {
+  struct zap_device_job base;
+  struct zap_piece piece;
+};
+
+static int32_t run_alloc(struct zap_job *job) {
+  struct alloc_job *alloc = (struct alloc_job *)job;
+  struct zap_device *device = alloc->base.device;
+  struct zap_region_entry *region = calloc(1, sizeof *region);
+  if (region == NULL) return zap_fail(ZAP_E_MEMORY, "out of memory for a region");
+  zap_object_init(&region->object, free_entry);
+  region->device = device;
+  region->piece = alloc->piece;
+  int32_t status = zap_backend.alloc(device->state, &region->piece);
+  if (status == ZAP_OK) {
+    pthread_mutex_lock(&device->lock);
+    status = device->closed || atomic_load(&alloc->base.job.abandoned)
+                 ? zap_fail(ZAP_E_HANDLE, "the device was closed")
+                 : zap_handle_open(ZAP_KIND_REGION, &region->object);
+    if (status > 0) {
+      region->handle = status;
+      region->next = device->regions;
+      device->regions = region;
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (status < 0) zap_backend.free(device->state, &region->piece);
+  }
+  if (status < 0) zap_object_release(&region->object);
+  else alloc->piece = region->piece;
+  return status;
+}
+
+int32_t ZAP_UMA(region_alloc)(int32_t handle, uint32_t memory, uint64_t bytes, zap_region *out) {
+  if (out == NULL) return zap_fail(ZAP_E_INVALID, "a region needs a place for its addresses");
+  if (memory < ZAP_MEMORY_MANAGED || memory > ZAP_MEMORY_SHARED) {
+    return zap_fail(ZAP_E_INVALID, "%u is no kind of memory", (unsigned)memory);
+  }
+  /* In whole pages: a dma-buf is made of those, and so is everything that a runtime gives in this size anyway. */
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  if (bytes == 0 || bytes > (UINT64_C(1) << 47)) {
+    return zap_fail(ZAP_E_INVALID, "a region of %llu bytes is not possible", (unsigned long long)bytes);
+  }
+  struct zap_device *device = zap_device_keep(handle);
+  if (device == NULL) return ZAP_E_HANDLE;
+  struct alloc_job *job = zap_device_job_new(device, sizeof *job, run_alloc, NULL);
+  int32_t status = ZAP_E_MEMORY;
+  if (job != NULL) {
+    job->piece = (struct zap_piece){.memory = memory, .bytes = (bytes + page - 1) / page * page};
+    status = zap_device_job_run(&job->base);
+    if (status > 0) {
+      *out = (zap_region){.host = job->piece.host, .device = job->piece.device, .bytes = job->piece.bytes, .memory = memory};
+    }
+    zap_object_release(&job->base.job.object);
+  }
+  zap_device_release(device);
+  return status;
+}
+
+/* ---- free ---- */
+
+struct region_job {
+  struct zap_device_job base;
+  int32_t region;
+  int fd; /* what an export made and nobody has taken yet, or -1 */
+};
+
+static int32_t run_free(struct zap_job *job) {
+  struct zap_device *device = ((struct region_job *)job)->base.device;
+  int32_t handle = ((struct region_job *)job)->region;
+  pthread_rwlock_wrlock(&device->reading);
+  pthread_mutex_lock(&device->lock);
+  struct zap_region_entry *region = zap_region_find(device, handle);
+  if (region != NULL) {
+    zap_handle_drop(handle, ZAP_KIND_REGION);
+    struct zap_region_entry **link = &device->regions;
+    while (*link != region) link = &(*link)->next;
+    *link = region->next;
+  }
+  pthread_mutex_unlock(&device->lock);
+  pthread_rwlock_unlock(&device->reading);
+  if (region == NULL) return not_here(handle);
+  /* A kernel may read it. Where the wait fails the device is broken, and no kernel runs there either. */
+  (void)zap_device_wait(device);
+  zap_backend.free(device->state, &region->piece);
+  zap_object_release(&region->object);
+  return ZAP_OK;
+}
+
+/* ---- export ---- */
+
+static int32_t run_export(struct zap_job *job) {
+  struct region_job *export = (struct region_job *)job;
+  struct zap_device *device = export->base.device;
+  struct zap_region_entry *region = zap_region_find(device, export->region);
+  if (region == NULL) return not_here(export->region);
+  if (zap_backend.export_piece == NULL) return zap_fail(ZAP_E_UNSUPPORTED, "memory of this device cannot be exported as a dma-buf");
+  int32_t fd = zap_backend.export_piece(device->state, &region->piece);
+  if (fd >= 0) {
+    export->fd = fd;
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  return fd;
+}
+
+static void free_region_job(struct zap_object *object) {
+  struct region_job *job = (struct region_job *)object;
+  if (job->fd >= 0) close(job->fd);
+  zap_device_job_free(object);
+}
+
+static int32_t on_region(int32_t handle, int32_t region, int32_t (*run)(struct zap_job *job)) {
+  struct zap_device *device = zap_device_keep(handle);
+  if (device == NULL) return ZAP_E_HANDLE;
+  struct region_job *job = zap_device_job_new(device, sizeof *job, run, free_region_job);
+  int32_t status = ZAP_E_MEMORY;
+  if (job != NULL) {
+    job->region = region;
+    job->fd = -1;
+    status = zap_device_job_run(&job->base);
+    /* It is the caller's now. After a timeout the thread may still be writing there, so it is not looked at. */
+    if (status >= 0) job->fd = -1;
+    zap_object_release(&job->base.job.object);
+  }
+  zap_device_release(device);
+  return status;
+}
+
+int32_t ZAP_UMA(region_free)(int32_t device, int32_t region) { return on_region(device, region, run_free); }
+
+int32_t ZAP_UMA(region_export)(int32_t device, int32_t region) { return on_region(device, region, run_export); }

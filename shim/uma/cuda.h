@@ -1,0 +1,34 @@
+/* What the parts of the CUDA backend share: cuda.c, cuda_memory.c, cuda_check.c. */
+#ifndef ZAP_CUDA_H
+#define ZAP_CUDA_H
+
+#include "cuda_driver.h"
+
+struct zap_cuda {
+  struct zap_cuda_api api;
+  CUdevice device;
+  CUcontext context; /* the device's primary one, which other libraries in this process share */
+  CUstream stream;   /* the only one: what it has done, all has done */
+  CUmodule module;   /* NULL where the device does not run our kernels */
+  CUfunction kernel;
+  uint32_t flags; /* enum zap_uma_flag */
+  uint32_t driver;
+  char no_kernels[ZAP_TEXT_BYTES]; /* why not */
+  struct zap_cuda_staging *spare;
+};
+
+int32_t zap_cuda_alloc(void *state, struct zap_piece *piece);
+void zap_cuda_free(void *state, struct zap_piece *piece);
+int32_t zap_cuda_export(void *state, const struct zap_piece *piece);
+
+/* Loads the kernel. Sets ZAP_UMA_KERNELS, or says in `no_kernels` why not. */
+void zap_cuda_load_kernel(struct zap_cuda *cuda);
+/* Gives back the kernel and what checks left for the next ones. */
+void zap_cuda_unload_kernel(struct zap_cuda *cuda);
+
+int32_t zap_cuda_wait(void *state);
+int32_t zap_cuda_check_begin(void *state, const struct zap_batch *batch, void **running);
+int32_t zap_cuda_check_poll(void *state, void *running, uint8_t *verdicts);
+void zap_cuda_check_drop(void *state, void *running);
+
+#endif

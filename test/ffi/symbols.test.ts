@@ -1,0 +1,103 @@
+import { describe, expect, test } from "bun:test";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import {
+  ABI_VERSION,
+  PREREQUISITE,
+  SHIM_STATUS,
+  SHIMS,
+  UMA_DEVICE,
+  UMA_FLAGS,
+  UMA_MEMORY,
+  UMA_REGION,
+  UMA_SPAN,
+  type ShimName,
+  type Verbs,
+} from "../../lib/ffi/index.ts";
+import { noNative, theNative } from "../support/native.ts";
+import { CHeader, type Struct } from "./c-header.ts";
+import { exportsOf } from "./exports.ts";
+
+const ROOT = join(import.meta.dir, "..", "..");
+const NATIVE = join(ROOT, "native");
+
+const shim = new CHeader("zap_shim.h");
+const uma = new CHeader("zap_uma.h");
+const HEADERS: Record<ShimName, CHeader> = {
+  libzap_uma_cuda: uma,
+  libzap_uma_hip: uma,
+  libzap_uma_metal: uma,
+  libzap_dpdk: new CHeader("zap_dpdk.h"),
+  libzap_gpudirect: new CHeader("zap_gpudirect.h"),
+};
+
+describe("the functions", () => {
+  for (const [name, { prefix, verbs }] of Object.entries(SHIMS)) {
+    test(`of ${name} are those of its header, name by name and type by type`, () => {
+      const table = Object.entries(verbs as Verbs).map(([verb, { args, returns }]) => [
+        prefix + verb,
+        { args: [...args], returns },
+      ]);
+      const header = HEADERS[name as ShimName].prototypes(prefix);
+      expect(Object.fromEntries(table)).toEqual(Object.fromEntries(header));
+    });
+  }
+});
+
+describe("the structures", () => {
+  for (const [name, header, { bytes, at, texts }] of [
+    ["zap_prerequisite", shim, PREREQUISITE],
+    ["zap_uma_device", uma, UMA_DEVICE],
+    ["zap_region", uma, { texts: {}, ...UMA_REGION }],
+    ["zap_span", uma, { texts: {}, ...UMA_SPAN }],
+  ] as const) {
+    test(`${name} has the same fields in the same places`, () => {
+      const struct: Struct = header.struct(name);
+      const fields = struct.fields.filter((field) => field.name !== "reserved");
+      expect(at).toEqual(Object.fromEntries(fields.map((field) => [field.name, field.at])) as typeof at);
+      const long = fields.filter((field) => field.bytes > 8).map((field) => [field.name, field.bytes]);
+      expect(texts).toEqual(Object.fromEntries(long) as typeof texts);
+      expect(bytes as number).toBe(struct.bytes);
+      expect(struct.documented).toBe(struct.bytes);
+    });
+  }
+});
+
+describe("the numbers", () => {
+  test("the ABI's version and every status", () => {
+    expect(shim.define("ZAP_ABI_VERSION")).toBe(ABI_VERSION);
+    expect(shim.enumeration("zap_status")).toEqual(SHIM_STATUS);
+  });
+
+  test("kinds of memory and flags of devices", () => {
+    expect(camel("ZAP_MEMORY_", uma.enumeration("zap_memory"))).toEqual(UMA_MEMORY);
+    expect(camel("ZAP_UMA_", uma.enumeration("zap_uma_flag"))).toEqual(UMA_FLAGS);
+  });
+
+  function camel(prefix: string, numbers: Record<string, number>): Record<string, number> {
+    return Object.fromEntries(
+      Object.entries(numbers).map(([name, value]) => {
+        const words = name.slice(prefix.length).toLowerCase();
+        return [words.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase()), value];
+      }),
+    );
+  }
+});
+
+describe.skipIf(noNative)("the libraries that were built", () => {
+  /** This machine's, and those of every other platform that `bun run build` has left. */
+  const folders = noNative ? [] : [theNative().shims];
+  if (existsSync(NATIVE)) folders.push(...readdirSync(NATIVE).map((platform) => join(NATIVE, platform)));
+
+  for (const folder of folders) {
+    test(`in ${relative(ROOT, folder)} export exactly these functions`, () => {
+      const files = readdirSync(folder).filter((file) => file.split(".")[0]! in SHIMS);
+      expect(files.length).toBeGreaterThan(0);
+      for (const file of files) {
+        const { prefix, verbs } = SHIMS[file.split(".")[0] as ShimName];
+        const expected = Object.keys(verbs).map((verb) => prefix + verb);
+        expect([file, ...exportsOf(readFileSync(join(folder, file)))]).toEqual([file, ...expected.sort()]);
+      }
+    });
+  }
+});

@@ -1,0 +1,163 @@
+/** The C of the shims, under sanitizers: over a double of a backend, and the CUDA backend over a double of its driver. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { platformHere, platformLabel } from "../../lib/ffi/index.ts";
+import { zigHere } from "../../scripts/zig.ts";
+import { ADDRESS, COMPILER, IN_CI, PLAIN, ROOT, THREAD, Workshop, finish, sources } from "./toolchain.ts";
+
+const LINUX = process.platform === "linux";
+/** The name of a test says why it was skipped. */
+const because = (missing: string, there: boolean) => (there || IN_CI ? "" : ` (skipped: no ${missing} here)`);
+const needs = (there: boolean) => test.skipIf(!there && !IN_CI);
+
+const COMMON = [...sources("shim/common"), join(ROOT, "shim/kernels/check_headers.c")];
+const DOUBLE = [...COMMON, join(ROOT, "test/native/double_backend.c")];
+const PROGRAMS = sources("test/native", "test_").map((path) => path.slice(path.lastIndexOf("test_") + 5, -2));
+
+let shop: Workshop;
+beforeAll(() => {
+  shop = new Workshop();
+});
+afterAll(() => shop[Symbol.dispose]());
+
+async function programs(
+  name: string,
+  names: readonly string[],
+  flags: readonly string[],
+): Promise<Map<string, string>> {
+  const prefixed = [...flags, "-DZAP_UMA_PREFIX=zap_uma_double_"];
+  const objects = await shop.objects(name, DOUBLE, prefixed);
+  const built = new Map<string, string>();
+  for (const each of names) {
+    const main = join(ROOT, "test/native", `test_${each}.c`);
+    built.set(each, await shop.link(`${name}-${each}`, [main, ...objects], prefixed));
+  }
+  return built;
+}
+
+async function expectOk(words: readonly string[], name: string, env?: Record<string, string>): Promise<void> {
+  const { code, output } = await finish(words, env);
+  expect({ code, output }).toEqual({ code: 0, output: `${name}: ok\n` });
+}
+
+describe.skipIf(COMPILER === null && !IN_CI)(
+  `the parts of the shims${because("C compiler", COMPILER !== null)}`,
+  () => {
+    test("there is a C compiler", () => expect(COMPILER).not.toBeNull());
+
+    test("hold under AddressSanitizer and UBSan, and leak nothing", async () => {
+      expect(PROGRAMS).toEqual(["fail", "handles", "hang", "kernels", "threads", "uma"]);
+      const env = { ASAN_OPTIONS: "detect_leaks=1", UBSAN_OPTIONS: "print_stacktrace=1" };
+      for (const [name, path] of await programs("address", PROGRAMS, ADDRESS))
+        await expectOk([path], name, env);
+    }, 180_000);
+
+    test("hold under ThreadSanitizer", async () => {
+      const built = await programs("thread", ["handles", "hang", "threads", "uma"], THREAD);
+      for (const [name, path] of built) await expectOk([path], name);
+    }, 180_000);
+
+    const valgrind = Bun.which("valgrind");
+    needs(valgrind !== null)(
+      `hold under valgrind${because("valgrind", valgrind !== null)}`,
+      async () => {
+        expect(valgrind).not.toBeNull();
+        const built = await programs("plain", ["uma"], PLAIN);
+        const words = [
+          valgrind!,
+          "--quiet",
+          "--error-exitcode=99",
+          "--leak-check=full",
+          "--show-leak-kinds=definite,possible",
+        ];
+        await expectOk([...words, built.get("uma")!], "uma");
+      },
+      180_000,
+    );
+
+    test.skipIf(!LINUX)(
+      "run CUDA over a double of its driver, every call of which fails once",
+      async () => {
+        const double = shop.path("double");
+        mkdirSync(double);
+        const driver = ["cuda.c", "double.c", "double_memory.c"].map((file) =>
+          join(ROOT, "test/doubles", file),
+        );
+        await shop.link("double/libcuda.so.1", ["-shared", "-Wno-missing-prototypes", ...driver], PLAIN);
+        const kernels = shop.path("kernels");
+        mkdirSync(kernels);
+        writeFileSync(join(kernels, "check_headers.ptx"), await ptx());
+        const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", `-I${kernels}`];
+        const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
+        const objects = await shop.objects("cuda", parts, flags);
+        const main = join(ROOT, "test/native/cuda_on_double.c");
+        const program = await shop.link("cuda-on-double", [main, ...objects], flags);
+        await expectOk([program, double], "cuda on its double", { ASAN_OPTIONS: "detect_leaks=1" });
+      },
+      180_000,
+    );
+  },
+);
+
+/** The kernel as zig makes it; without zig, as much of one as the double looks at. */
+async function ptx(): Promise<string> {
+  const zig = zigHere(ROOT);
+  if (zig === null) return ".version 6.0\n.target sm_70\n.visible .entry zap_check_headers(\n)\n";
+  const { code, output } = await finish([
+    zig,
+    "build",
+    "--build-file",
+    join(ROOT, "build.zig"),
+    "ptx",
+    "-p",
+    shop.path("ptx"),
+  ]);
+  expect({ code, output }).toEqual({ code: 0, output: "" });
+  return readFileSync(shop.path("ptx", "kernels", "check_headers.ptx"), "utf8");
+}
+
+const zig = zigHere(ROOT);
+needs(zig !== null)(
+  `the CUDA kernel is PTX that old drivers and GPUs take${because("zig", zig !== null)}`,
+  async () => {
+    expect(zig).not.toBeNull();
+    const text = await ptx();
+    expect(text).toContain("\n.version 6.0\n");
+    expect(text).toContain("\n.target sm_70\n");
+    expect(text).toContain("\n.visible .entry zap_check_headers(\n");
+  },
+  120_000,
+);
+
+const built = join(ROOT, "native", platformLabel(platformHere()));
+const checkable = LINUX && existsSync(built) && Bun.which("nm") !== null;
+needs(checkable)(
+  `the libraries export what their headers declare, and nothing else${because("built libraries", checkable)}`,
+  () => {
+    const libraries = readdirSync(built).filter((file) => file.endsWith(".so"));
+    expect(libraries.map((file) => file.slice(6, -3)).sort()).toEqual([
+      "_dpdk",
+      "_gpudirect",
+      "_uma_cuda",
+      "_uma_hip",
+      "_uma_metal",
+    ]);
+    for (const file of libraries) {
+      const prefix = file.slice(3, -3);
+      const header = prefix.startsWith("zap_uma_") ? "zap_uma" : prefix;
+      const text = readFileSync(join(ROOT, "shim/include", `${header}.h`), "utf8");
+      const declared = [...text.matchAll(/^ZAP_EXPORT \w+ (?:ZAP_UMA\((\w+)\)|zap_[a-z]+_(\w+))\(/gm)].map(
+        ([, uma, other]) => `${prefix}_${uma ?? other}`,
+      );
+      const { stdout } = Bun.spawnSync(["nm", "-D", "--defined-only", join(built, file)]);
+      const exported = stdout
+        .toString()
+        .trim()
+        .split("\n")
+        .map((line) => line.split(" ").at(-1)!);
+      expect(declared.length).toBeGreaterThan(2);
+      expect(exported.sort()).toEqual(declared.sort());
+    }
+  },
+);

@@ -1,0 +1,294 @@
+/* The unified-memory verbs over the double backend: what each does, refuses and leaves behind. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "double_backend.h"
+
+#define PATH "/opt/double/libdouble.so"
+#define TIMEOUT 20000u
+
+static const char *text(void) {
+  static char buffer[ZAP_TEXT_BYTES];
+  ZAP_UMA(error)(buffer, sizeof buffer);
+  return buffer;
+}
+
+static void nothing_left(void) {
+  CHECK_EQUAL(ZAP_UMA(live)(), 0);
+  CHECK_EQUAL(double_control.devices, 0);
+  CHECK_EQUAL(double_control.pieces, 0);
+  CHECK_EQUAL(double_control.checks, 0);
+  CHECK_EQUAL(double_control.overlaps, 0);
+}
+
+static int32_t open_one(void) {
+  zap_uma_device about;
+  int32_t device = ZAP_UMA(open)(PATH, "", 0, TIMEOUT, &about);
+  CHECK(device > 0);
+  return device;
+}
+
+static void layout(void) {
+  CHECK_EQUAL(sizeof(zap_uma_device), 152);
+  CHECK_EQUAL(sizeof(zap_region), 32);
+  CHECK_EQUAL(sizeof(zap_span), 16);
+  CHECK_EQUAL(ZAP_UMA(abi)(), ZAP_ABI_VERSION);
+}
+
+static void opening(void) {
+  zap_uma_device about;
+  CHECK_EQUAL(ZAP_UMA(open)(NULL, "", 0, TIMEOUT, &about), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(open)("libdouble.so", "", 0, TIMEOUT, &about), ZAP_E_INVALID);
+  CHECK_CONTAINS(text(), "absolute path");
+  CHECK_EQUAL(ZAP_UMA(open)(PATH, "libobjc.dylib", 0, TIMEOUT, &about), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(open)(PATH, NULL, -1, TIMEOUT, &about), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(open)(PATH, NULL, 0, 0, &about), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(open)(PATH, NULL, 0, TIMEOUT, NULL), ZAP_E_INVALID);
+  CHECK_EQUAL(double_control.calls[CALL_OPEN], 0);
+
+  double_control.failing = CALL_OPEN;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(open)(PATH, NULL, 0, TIMEOUT, &about), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "doubleOpen failed with DOUBLE_ERROR (7)");
+  double_reset();
+  nothing_left();
+
+  int32_t device = ZAP_UMA(open)(PATH, NULL, 3, TIMEOUT, &about);
+  CHECK(device > 0);
+  CHECK_EQUAL(about.index, 3);
+  CHECK_EQUAL(about.name[sizeof about.name - 1], 0);
+  CHECK_EQUAL(strlen(about.name), sizeof about.name - 1);
+  CHECK_EQUAL(ZAP_UMA(live)(), 1);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_E_HANDLE);
+  CHECK_CONTAINS(text(), "no open device");
+  nothing_left();
+}
+
+static void probing(void) {
+  zap_prerequisite rows[4];
+  CHECK_EQUAL(ZAP_UMA(probe)("x", NULL, 0, TIMEOUT, rows, 4), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(probe)(PATH, NULL, 0, TIMEOUT, NULL, 4), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(probe)(PATH, NULL, 0, TIMEOUT, rows, 0), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(probe)(PATH, NULL, 0, TIMEOUT, rows, 1), 1);
+  CHECK_EQUAL(ZAP_UMA(probe)(PATH, NULL, 0, TIMEOUT, rows, 4), 2);
+  CHECK(rows[0].met && strcmp(rows[0].seen, PATH) == 0 && rows[0].fix[0] == 0);
+  CHECK(rows[1].met);
+
+  double_control.failing = CALL_PROBE;
+  double_control.status = ZAP_E_DEVICE;
+  CHECK_EQUAL(ZAP_UMA(probe)(PATH, NULL, 0, TIMEOUT, rows, 4), 2);
+  CHECK(!rows[1].met);
+  CHECK_CONTAINS(rows[1].seen, "told to");
+  CHECK_CONTAINS(rows[1].fix, "Mend the double.");
+  double_reset();
+
+  double_control.hanging = CALL_PROBE;
+  CHECK_EQUAL(ZAP_UMA(probe)(PATH, NULL, 0, 30, rows, 4), 2);
+  CHECK(rows[0].met && strcmp(rows[0].name, "library") == 0);
+  CHECK(!rows[1].met && strcmp(rows[1].name, "driver") == 0);
+  CHECK_CONTAINS(rows[1].seen, "doubleProbe did not come back in time");
+  double_reset();
+  WAIT_UNTIL(double_control.stuck == 0);
+  nothing_left();
+}
+
+static void regions(void) {
+  int32_t device = open_one(), other = open_one();
+  zap_region region;
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, 0, 4096, &region), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, 5, 4096, &region), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 0, &region), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, UINT64_MAX, &region), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, NULL), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device + 65536, ZAP_MEMORY_MANAGED, 4096, &region), ZAP_E_HANDLE);
+  double_control.failing = CALL_ALLOC;
+  double_control.status = ZAP_E_MEMORY;
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &region), ZAP_E_MEMORY);
+  CHECK_CONTAINS(text(), "doubleAlloc");
+  double_reset();
+
+  int32_t first = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 100, &region);
+  CHECK(first > 0);
+  CHECK_EQUAL(region.bytes % (uint64_t)sysconf(_SC_PAGESIZE), 0);
+  CHECK(region.bytes >= 100 && region.host != 0 && region.host % 4096 == 0);
+  CHECK_EQUAL(region.device, region.host + DOUBLE_DEVICE_OFFSET);
+  memset((void *)(uintptr_t)region.host, 0x5a, region.bytes);
+  int32_t second = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_HOST, 1 << 20, &region);
+  CHECK(second > 0 && second != first);
+  CHECK_EQUAL(ZAP_UMA(live)(), 4);
+
+  /* A region is known by its own device only, and a device is no region. */
+  CHECK_EQUAL(ZAP_UMA(region_free)(other, first), ZAP_E_HANDLE);
+  CHECK_CONTAINS(text(), "no open region of this device");
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, device), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(region_free)(first, first), ZAP_E_HANDLE);
+  CHECK_EQUAL(double_control.pieces, 2);
+
+  CHECK_EQUAL(ZAP_UMA(region_export)(device, first), ZAP_E_UNSUPPORTED);
+  int fd = ZAP_UMA(region_export)(device, second);
+  CHECK(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+  if (fd >= 0) close(fd);
+
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(region_export)(device, first), ZAP_E_HANDLE);
+  CHECK_EQUAL(double_control.pieces, 1);
+
+  /* Closed with a region open: it goes too. */
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, second), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(region_free)(other, second), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(close)(other), ZAP_OK);
+  nothing_left();
+}
+
+static void put_message(uint64_t host, uint32_t offset, uint32_t size) {
+  uint8_t header[16] = {'Z', 'A', 'P', 0, 1, 0, 0, 0, 0, 0, 0, 0, (uint8_t)size, (uint8_t)(size >> 8), 0, 0};
+  memcpy((uint8_t *)(uintptr_t)host + offset, header, sizeof header);
+}
+
+static void checks(void) {
+  int32_t device = open_one();
+  zap_region one, two, gpu;
+  int32_t first = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &one);
+  int32_t second = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_HOST, 4096, &two);
+  int32_t hidden = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_DEVICE, 4096, &gpu);
+  CHECK_EQUAL(gpu.host, 0);
+  memset((void *)(uintptr_t)one.host, 0, one.bytes);
+  memset((void *)(uintptr_t)two.host, 0, two.bytes);
+  put_message(one.host, 3, 100);
+  put_message(two.host, 4080, 16);
+  const zap_span spans[] = {{.region = first, .offset = 3, .length = 100},
+                            {.region = second, .offset = 4080, .length = 16},
+                            {.region = first, .offset = 3, .length = 99},
+                            {.region = first, .offset = 4096, .length = 0},
+                            {.region = second, .offset = 0, .length = 16}};
+  const uint8_t wanted[] = {0, 0, 4, 1, 2};
+  uint8_t verdicts[5];
+  memset(verdicts, 0xee, sizeof verdicts);
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 5, 1, verdicts), ZAP_OK);
+  CHECK(memcmp(verdicts, wanted, 5) == 0);
+
+  memset(verdicts, 0xee, sizeof verdicts);
+  double_control.slow_polls = 2;
+  int32_t job = ZAP_UMA(check_begin)(device, spans, 5, 1);
+  CHECK(job > 0);
+  double_control.slow_polls = 0;
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 4), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, NULL, 5), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_E_AGAIN);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_E_AGAIN);
+  CHECK_EQUAL(verdicts[0], 0xee);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_OK);
+  CHECK(memcmp(verdicts, wanted, 5) == 0);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_E_HANDLE);
+  CHECK_CONTAINS(text(), "no open job");
+
+  /* What cannot be used. */
+  CHECK_EQUAL(ZAP_UMA(check_begin)(device, spans, 0, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_begin)(device, NULL, 1, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_begin)(device, spans, 65537, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 5, 1, NULL), ZAP_E_INVALID);
+  const zap_span bad[][2] = {{spans[0], {.region = first, .offset = 4096, .length = 1}},
+                             {spans[0], {.region = first, .offset = UINT32_MAX, .length = UINT32_MAX}},
+                             {spans[0], {.region = device, .offset = 0, .length = 1}},
+                             {spans[0], {.region = 0, .offset = 0, .length = 1}}};
+  for (int at = 0; at < 4; at++) {
+    int32_t status = at < 2 ? ZAP_E_INVALID : ZAP_E_HANDLE;
+    CHECK_EQUAL(ZAP_UMA(check_host)(device, bad[at], 2, 1, verdicts), status);
+    CHECK_CONTAINS(text(), "span 1:");
+    CHECK_EQUAL(ZAP_UMA(check_begin)(device, bad[at], 2, 1), status);
+    CHECK_CONTAINS(text(), "span 1:");
+  }
+  const zap_span unseen = {.region = hidden, .offset = 0, .length = 16};
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, &unseen, 1, 1, verdicts), ZAP_E_UNSUPPORTED);
+
+  /* Failures take the job with them. */
+  double_control.failing = CALL_BEGIN;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(check_begin)(device, spans, 5, 1), ZAP_E_DRIVER);
+  double_reset();
+  job = ZAP_UMA(check_begin)(device, spans, 5, 1);
+  double_control.failing = CALL_POLL;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_E_DRIVER);
+  double_reset();
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_E_HANDLE);
+  CHECK_EQUAL(double_control.checks, 0);
+
+  /* The hand-over asks the device only while something runs; freeing a region waits, too. */
+  int waits = double_control.calls[CALL_WAIT];
+  CHECK_EQUAL(ZAP_UMA(fence_to_device)(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(fence_to_host)(device), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_WAIT], waits);
+  job = ZAP_UMA(check_begin)(device, spans, 5, 1);
+  CHECK_EQUAL(ZAP_UMA(fence_to_host)(device), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_WAIT], waits + 1);
+  CHECK_EQUAL(ZAP_UMA(fence_to_host)(device), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_WAIT], waits + 1);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_OK);
+  job = ZAP_UMA(check_begin)(device, spans, 5, 1);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, second), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_WAIT], waits + 2);
+
+  /* Closed with a job open. */
+  job = ZAP_UMA(check_begin)(device, spans, 1, 1);
+  CHECK(job > 0);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 5), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 1, 1, verdicts), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(fence_to_host)(device), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(fence_to_device)(device), ZAP_E_HANDLE);
+  nothing_left();
+}
+
+static void many_spans(void) {
+  enum { COUNT = 65536 };
+  int32_t device = open_one();
+  zap_region region;
+  int32_t handle = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, COUNT * 16, &region);
+  zap_span *spans = calloc(COUNT, sizeof *spans);
+  uint8_t *host = malloc(COUNT), *gpu = malloc(COUNT);
+  if (spans == NULL || host == NULL || gpu == NULL) abort();
+  memset((void *)(uintptr_t)region.host, 0, region.bytes);
+  for (uint32_t at = 0; at < COUNT; at++) {
+    if (at % 3 != 0) put_message(region.host, at * 16, 16);
+    spans[at] = (zap_span){.region = handle, .offset = at * 16, .length = 16};
+  }
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, COUNT, 1, host), ZAP_OK);
+  int32_t job = ZAP_UMA(check_begin)(device, spans, COUNT, 1);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, gpu, COUNT), ZAP_OK);
+  CHECK(memcmp(host, gpu, COUNT) == 0);
+  for (uint32_t at = 0; at < COUNT; at++) CHECK_EQUAL(host[at], at % 3 == 0 ? 2 : 0);
+  free(spans);
+  free(host);
+  free(gpu);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  nothing_left();
+}
+
+static void without_kernels(void) {
+  double_control.flags = ZAP_UMA_MANAGED;
+  zap_uma_device about;
+  int32_t device = ZAP_UMA(open)(PATH, "/usr/lib/support", 0, TIMEOUT, &about);
+  double_reset();
+  const zap_span span = {.region = 1};
+  CHECK_EQUAL(ZAP_UMA(check_begin)(device, &span, 1, 1), ZAP_E_UNSUPPORTED);
+  CHECK_CONTAINS(text(), "check on the CPU");
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  nothing_left();
+}
+
+int main(void) {
+  layout();
+  opening();
+  probing();
+  regions();
+  checks();
+  many_spans();
+  without_kernels();
+  return checks_done("uma");
+}
