@@ -1,23 +1,26 @@
 /**
- * What a buffer of 4 KiB costs: `bun bench/pool.ts [rounds]`. Prints nanoseconds for getting one and giving it back, as medians over
- * rounds in which every contender runs in turn.
+ * What a buffer of 4 KiB costs: nanoseconds for getting one and giving it back, as medians over rounds in which every contender runs in
+ * turn. `bun bench/pool.ts [--rounds 15] [--cuda /absolute/path/of/libcuda.so.1]`: with a CUDA driver, or a double of one, also
+ * what it would be to ask the driver for each buffer.
  */
-import { heapKind, SlabPool } from "../lib/memory/index.ts";
+import { parseArgs } from "node:util";
+import { heapKind, openDeviceMemory, SlabPool, type MemoryKind } from "../lib/memory/index.ts";
 
 const SIZE = 4_096;
-const ROUNDS = Number(process.argv[2] ?? "15");
 const BUFFERS = 200_000;
 
-export interface PoolContender {
+interface Contender {
   readonly name: string;
   /** Gets a buffer of `SIZE` bytes and gives it back, `count` times. */
   readonly run: (count: number) => void | Promise<void>;
+  /** What part of the buffers is enough. Default: all. */
+  readonly share?: number;
   readonly close?: () => void | Promise<void>;
 }
 
 let sink = 0;
 
-function contenders(): PoolContender[] {
+function contenders(): Contender[] {
   const pool = new SlabPool(heapKind(), { poolBytes: 64 * 1024 * 1024, debug: false });
   const close = async (): Promise<void> => void (await pool.close());
   return [
@@ -72,8 +75,19 @@ function contenders(): PoolContender[] {
         }
       },
     },
-    // One allocation of a device's runtime for each buffer is a contender of the same shape.
   ];
+}
+
+/** No pool: an allocation of the runtime for each buffer. */
+function perBuffer(kind: MemoryKind): Contender {
+  return {
+    name: `${kind.name}, a region for each`,
+    share: 1 / 50,
+    run(count) {
+      for (let i = 0; i < count; i++) kind.allocRegion(SIZE).free();
+    },
+    close: () => kind.close(),
+  };
 }
 
 function median(values: readonly number[]): number {
@@ -81,25 +95,33 @@ function median(values: readonly number[]): number {
 }
 
 /** Runs each in turn, round after round; the first round warms up and does not count. */
-export async function compare(all: readonly PoolContender[], rounds: number): Promise<Map<string, number[]>> {
+async function compare(all: readonly Contender[], rounds: number): Promise<Map<string, number[]>> {
   const taken = new Map<string, number[]>(all.map(({ name }) => [name, []]));
   for (let round = 0; round <= rounds; round++) {
-    for (const { name, run } of all) {
+    for (const { name, run, share = 1 } of all) {
+      const count = Math.round(BUFFERS * share);
       const start = Bun.nanoseconds();
-      await run(BUFFERS);
-      if (round > 0) taken.get(name)!.push((Bun.nanoseconds() - start) / BUFFERS);
+      await run(count);
+      if (round > 0) taken.get(name)!.push((Bun.nanoseconds() - start) / count);
     }
   }
   for (const { close } of all) await close?.();
   return taken;
 }
 
-if (import.meta.main) {
-  const taken = await compare(contenders(), ROUNDS);
-  console.log(`bun ${Bun.version} · ${SIZE} bytes · ${ROUNDS} rounds of ${BUFFERS}\n`);
-  for (const [name, nanos] of taken) {
-    const range = `${Math.min(...nanos).toFixed(0)} to ${Math.max(...nanos).toFixed(0)}`;
-    console.log(`${name.padEnd(32)} ${median(nanos).toFixed(0).padStart(6)} ns  (${range})`);
-  }
-  if (sink < 0) console.log(sink);
+const { values } = parseArgs({
+  options: { rounds: { type: "string", default: "15" }, cuda: { type: "string" } },
+});
+const rounds = Number(values.rounds);
+if (!Number.isInteger(rounds) || rounds < 1)
+  throw new Error(`--rounds ${values.rounds}: a whole number from 1 on`);
+const all = contenders();
+if (values.cuda !== undefined)
+  all.push(perBuffer(await openDeviceMemory({ kind: "cuda", runtime: values.cuda })));
+const taken = await compare(all, rounds);
+console.log(`bun ${Bun.version} · ${SIZE} bytes · ${rounds} rounds of ${BUFFERS}\n`);
+for (const [name, nanos] of taken) {
+  const range = `${Math.min(...nanos).toFixed(0)} to ${Math.max(...nanos).toFixed(0)}`;
+  console.log(`${name.padEnd(32)} ${median(nanos).toFixed(0).padStart(6)} ns  (${range})`);
 }
+if (sink < 0) console.log(sink);

@@ -33,3 +33,8 @@ if ! has_bun; then
 fi
 export PATH
 bun install --frozen-lockfile >&2 || exit 1
+
+# The native libraries of this machine, where zig is here or can be fetched; without them all but `default` is out of reach.
+native_part() {
+  bun run --silent build >&2 || echo "Going on without the native part: what needs it is left out." >&2
+}

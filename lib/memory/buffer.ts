@@ -30,7 +30,7 @@ export interface Buffer {
 }
 
 export interface BufferAllocator {
-  /** Bytes that this allocator may hand out in all; 0 where it hands out none. */
+  /** Bytes that this allocator may hand out in all; 0 where it hands out none, `Infinity` where there is no bound. */
   readonly poolBytes: number;
   /**
    * Waits while the pool is full until a buffer is released, in order of asking; fails at once when `size` can never fit.

@@ -88,7 +88,7 @@ class UmaTransport extends SocketsTransport {
   constructor(wire: SocketsWire, selection: Selection, pool: SlabPool, memory: SlabMemory) {
     super(wire, selection);
     this.pool = pool;
-    this.poolBytes = pool.poolBytes;
+    this.poolBytes = pool.poolBytes === 0 ? Infinity : pool.poolBytes;
     this.caps = {
       ...UMA_CAPS,
       gpuResident: pool.kind.reach.gpu,

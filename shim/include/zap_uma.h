@@ -134,7 +134,10 @@ ZAP_EXPORT int32_t ZAP_UMA(poller_remove)(int32_t poller, int32_t slot);
 /* Reports the slot once, as soon as it can be read (or has ended, or is broken). */
 ZAP_EXPORT int32_t ZAP_UMA(poller_arm)(int32_t poller, int32_t slot);
 
-/* Fills `slots` with those that were reported since; returns how many. One byte or more must be read from `wake_fd` before. */
+/*
+ * Fills `slots` with those that were reported since; returns how many. As many as `capacity`: there may be more, take again,
+ * for only a take that empties the list lets the next report wake the caller. To be called after a byte has come by `wake_fd`.
+ */
 ZAP_EXPORT int32_t ZAP_UMA(poller_take)(int32_t poller, int32_t *slots, uint32_t capacity);
 
 /*

@@ -1,6 +1,13 @@
 /** A kind of memory that counts, and that fails when it is told to. Its memory is the heap's. */
 import { ZapError } from "../../lib/errors/index.ts";
-import { heapKind, type MemoryKind, type Reach, type Region } from "../../lib/memory/index.ts";
+import {
+  heapKind,
+  type MemoryKind,
+  type Reach,
+  type Region,
+  type SlabBuffer,
+  type SlabPool,
+} from "../../lib/memory/index.ts";
 
 export const KIB = 1024;
 export const MIB = 1024 * KIB;
@@ -82,6 +89,13 @@ export class KindDouble implements MemoryKind {
     if (this.live.size > 0) throw new Error("the kind was closed with regions out");
     if (this.closeError !== null) throw this.closeError;
   }
+}
+
+/** As many buffers as there are. */
+export function drain(pool: SlabPool, size: number): SlabBuffer[] {
+  const all: SlabBuffer[] = [];
+  for (let one = pool.tryAlloc(size); one !== null; one = pool.tryAlloc(size)) all.push(one);
+  return all;
 }
 
 /** A promise that the test settles. */

@@ -1,10 +1,8 @@
-/**
- * A simple model of the pool, driven step by step beside it: who holds which memory, who waits, and what must be true after every step,
- * however the pool arranges its memory.
- */
+/** A simple model of the pool beside it: who holds what, who waits, and what must be true however the pool arranges its memory. */
 import { expect } from "bun:test";
 import { SlabPool, type SlabBuffer } from "../../lib/memory/index.ts";
 import { KIB, KindDouble, MIB } from "./kind-double.ts";
+import { patternOf } from "./pattern.ts";
 
 export interface Setting {
   readonly poolBytes: number;
@@ -26,15 +24,6 @@ interface Waiting {
   readonly owner: number;
   readonly size: number;
   readonly controller: AbortController;
-}
-
-/** What a buffer of `owner` is filled with. */
-const scratch = new Uint8Array(2 * MIB + 8);
-
-/** A number of the owner, over and over: it differs from any other's within each 4 bytes. */
-function patternOf(owner: number, bytes: number): Uint8Array {
-  new Int32Array(scratch.buffer, 0, (bytes + 3) >> 2).fill(owner | 0x40000000);
-  return scratch.subarray(0, bytes);
 }
 
 export class PoolModel {
@@ -220,7 +209,8 @@ export class PoolModel {
       reservedBytes === kind.liveBytes &&
       buffers === holdings.length &&
       waiting === this.waiting.length;
-    if (!sane) throw new Error(`out of step: ${Bun.inspect({ ...pool.stats(), asked, ...this.counts() })}`);
+    const seen = { asked, holdings: holdings.length, waiters: this.waiting.length };
+    if (!sane) throw new Error(`out of step: ${Bun.inspect({ ...pool.stats(), ...seen })}`);
     const [first] = this.waiting;
     // One waits only while something is out, and nobody waits for room that there is.
     if (first !== undefined) {
@@ -252,10 +242,6 @@ export class PoolModel {
     // The borders between classes, too.
     const border = [256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB][Math.floor(this.dice() * 24)] ?? size;
     return Math.max(1, Math.min(most, Math.round(border)));
-  }
-
-  private counts(): { holdings: number; waiters: number } {
-    return { holdings: this.holdings.length, waiters: this.waiting.length };
   }
 
   private count(name: string): void {

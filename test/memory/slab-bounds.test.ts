@@ -1,18 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { PoolError } from "../../lib/errors/index.ts";
 import { heapKind, SlabPool, umaPoolBytes, type SlabBuffer } from "../../lib/memory/index.ts";
-import { isPending, KIB, KindDouble, MIB } from "./kind-double.ts";
+import { drain, isPending, KIB, KindDouble, MIB } from "./kind-double.ts";
 
 function poolOf(poolBytes: number): { pool: SlabPool; kind: KindDouble } {
   const kind = new KindDouble();
   return { kind, pool: new SlabPool(kind, { poolBytes, debug: false, onLeak: () => {} }) };
-}
-
-/** As many as there are. */
-function drain(pool: SlabPool, size: number): SlabBuffer[] {
-  const all: SlabBuffer[] = [];
-  for (let one = pool.tryAlloc(size); one !== null; one = pool.tryAlloc(size)) all.push(one);
-  return all;
 }
 
 function releaseAll(buffers: readonly SlabBuffer[]): void {
@@ -164,6 +157,27 @@ describe("a one-off", () => {
     large.release();
     expect(drain(pool, MIB)).toHaveLength(31);
   });
+});
+
+test("small slabs are merged step by step into one that is needed, around what is still out", () => {
+  const { pool, kind } = poolOf(16 * MIB);
+  const large = drain(pool, MIB);
+  large.pop()!.release();
+  const small = drain(pool, 256);
+  expect(small).toHaveLength(4_096);
+  const kept = small.splice(1_000, 1)[0]!;
+  kept.bytes.fill(9);
+  releaseAll(small);
+  expect(pool.tryAlloc(MIB)).toBeNull();
+  const merged = drain(pool, 64 * KIB);
+  expect(merged).toHaveLength(15);
+  for (const { bytes } of merged) bytes.fill(1);
+  expect(drain(pool, 16 * KIB)).toHaveLength(3);
+  expect(drain(pool, 4 * KIB)).toHaveLength(3);
+  expect(drain(pool, KIB)).toHaveLength(3);
+  expect(drain(pool, 256)).toHaveLength(3);
+  expect(kept.bytes.every((byte) => byte === 9)).toBe(true);
+  expect(kind.asked).toBe(16);
 });
 
 test("the views of a region that goes back are empty before it does", () => {

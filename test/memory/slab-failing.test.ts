@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { SlabPool, type LeakReport, type SlabBuffer } from "../../lib/memory/index.ts";
-import { isPending, KIB, KindDouble, MIB, OutOfMemory } from "./kind-double.ts";
+import { drain, isPending, KIB, KindDouble, MIB, OutOfMemory } from "./kind-double.ts";
 
 function poolOf(memoryBytes = Infinity, poolBytes = 0) {
   const kind = new KindDouble();
@@ -8,12 +8,6 @@ function poolOf(memoryBytes = Infinity, poolBytes = 0) {
   const reports: LeakReport[] = [];
   const onLeak = (report: LeakReport): void => void reports.push(report);
   return { kind, reports, pool: new SlabPool(kind, { poolBytes, debug: false, onLeak }) };
-}
-
-function drain(pool: SlabPool, size: number): SlabBuffer[] {
-  const all: SlabBuffer[] = [];
-  for (let one = pool.tryAlloc(size); one !== null; one = pool.tryAlloc(size)) all.push(one);
-  return all;
 }
 
 describe("a kind that has no more memory", () => {
@@ -67,6 +61,17 @@ describe("a kind that has no more memory", () => {
     expect((results[1] as PromiseRejectedResult).reason).toBeInstanceOf(OutOfMemory);
     kind.failing = () => false;
     expect(pool.tryAlloc(MIB)).not.toBeNull();
+  });
+
+  test("is asked a last time when all that was out is lost", async () => {
+    const { pool, kind } = poolOf(MIB);
+    const held = pool.tryAlloc(MIB)!;
+    const waiting = pool.alloc(MIB);
+    expect(await isPending(waiting)).toBe(true);
+    kind.memoryBytes = Infinity;
+    (held.bytes.buffer as ArrayBuffer).transfer();
+    held.release();
+    expect((await waiting).bytes).toHaveLength(MIB);
   });
 
   test("gets idle memory back before it is asked again", () => {

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+/* What hangs for good must not hang whoever waits for it. */
+__attribute__((constructor)) static void end_some_day(void) { (void)alarm(150); }
 
 static atomic_int checks_failed;
 

@@ -47,14 +47,14 @@ describe.skipIf(COMPILER === null && !IN_CI)(
     test("there is a C compiler", () => expect(COMPILER).not.toBeNull());
 
     test("hold under AddressSanitizer and UBSan, and leak nothing", async () => {
-      expect(PROGRAMS).toEqual(["fail", "handles", "hang", "kernels", "threads", "uma"]);
+      expect(PROGRAMS).toEqual(["fail", "handles", "hang", "kernels", "poller", "threads", "uma"]);
       const env = { ASAN_OPTIONS: "detect_leaks=1", UBSAN_OPTIONS: "print_stacktrace=1" };
       for (const [name, path] of await programs("address", PROGRAMS, ADDRESS))
         await expectOk([path], name, env);
     }, 180_000);
 
     test("hold under ThreadSanitizer", async () => {
-      const built = await programs("thread", ["handles", "hang", "threads", "uma"], THREAD);
+      const built = await programs("thread", ["handles", "hang", "poller", "threads", "uma"], THREAD);
       for (const [name, path] of built) await expectOk([path], name);
     }, 180_000);
 

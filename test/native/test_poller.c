@@ -12,16 +12,19 @@
 static int32_t poller;
 static int32_t wake = -1;
 
-/* Waits for a byte on the wake descriptor and takes what is reported. */
+/* Waits for a byte on the wake descriptor, unless the last take left something, and takes what is reported. */
 static int32_t take(int32_t *slots, uint32_t capacity) {
+  static bool more;
   char bytes[64];
-  ssize_t got;
-  do {
+  ssize_t got = 1;
+  if (!more) do {
     got = read(wake, bytes, sizeof bytes);
     if (got < 0) pause_millis(1);
   } while (got < 0 && (errno == EAGAIN || errno == EINTR));
   CHECK(got > 0);
-  return ZAP_UMA(poller_take)(poller, slots, capacity);
+  int32_t count = ZAP_UMA(poller_take)(poller, slots, capacity);
+  more = count == (int32_t)capacity;
+  return count;
 }
 
 static void pair(int ends[2]) {

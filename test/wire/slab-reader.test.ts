@@ -47,9 +47,9 @@ class Sink implements SlabSink, SlabLender {
     }
     if (messages === 0 || at - from !== bytes + 4 * messages) throw new Error("a batch counts its messages");
   }
-  slabMessage(share: SlabShare): void {
+  slabMessage(share: SlabShare, bytes: number): void {
     this.granted -= this.reader.reserved;
-    this.keep(share, share.bytes);
+    this.keep(share, share.bytes.subarray(0, bytes));
   }
   private keep(share: SlabShare, message: Uint8Array): void {
     this.outcomes.push(["message", message.slice()]);

@@ -4,9 +4,9 @@ import { readdirSync } from "node:fs";
 import type { Transport, TransportEvent, TransportOptions } from "../../lib/transport/index.ts";
 import { Authority } from "../support/certificates.ts";
 import { frameOf, isMessage, joined, messageOf, numberOf } from "../support/messages.ts";
-import { openShim } from "../../lib/ffi/index.ts";
 import { RawSocket } from "../support/raw.ts";
-import { openOverSlabs } from "../support/slab-transport.ts";
+import { noNative } from "../support/native.ts";
+import { openCudaShim, openOverSlabs } from "../support/slab-transport.ts";
 import { failureOf, isSettled, until, within } from "../support/wait.ts";
 
 const KIB = 1024;
@@ -45,7 +45,7 @@ class Slabs implements AsyncDisposable {
 
 const openFiles = (): number => readdirSync("/proc/self/fd").length;
 
-describe("a received message", () => {
+describe.skipIf(noNative)("a received message", () => {
   for (const bytes of [16, 256, 4_096, 100_000, MIB, 3 * MIB]) {
     test(`of ${bytes} B lies in a slab: its buffer is the message, released with it`, async () => {
       await using slabs = new Slabs();
@@ -113,7 +113,7 @@ describe("a received message", () => {
   });
 });
 
-describe("a pool that is full of messages that nobody releases", () => {
+describe.skipIf(noNative)("a pool that is full of messages that nobody releases", () => {
   const settings = { poolBytes: 8 * MIB, debug: false };
 
   test("stops the peer; each release lets it go on, and nothing is lost", async () => {
@@ -171,7 +171,7 @@ describe("a pool that is full of messages that nobody releases", () => {
   });
 });
 
-describe("debug mode", () => {
+describe.skipIf(noNative)("debug mode", () => {
   test("empties the views of a released message, and nobody else's", async () => {
     await using slabs = new Slabs();
     const [a, b] = await slabs.pair({}, { ...SETTINGS, debug: true });
@@ -188,9 +188,9 @@ describe("debug mode", () => {
   });
 });
 
-describe("what native receiving holds", () => {
+describe.skipIf(noNative)("what native receiving holds", () => {
   test("is closed with the connection, and with the transport", async () => {
-    const { call } = await openShim("libzap_uma_cuda");
+    const { call } = await openCudaShim();
     const [files, live] = [openFiles(), call.live()];
     {
       await using slabs = new Slabs();

@@ -227,12 +227,12 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
     this.checkQueues();
   }
 
-  slabMessage(share: SlabShare): void {
+  slabMessage(share: SlabShare, length: number): void {
     if (this.intake !== null) this.hub.unreserve(this.intake.reader.reserved);
-    const { length } = share.bytes;
     const lease = this.currentLease();
     const charge = length + BATCH_OVERHEAD_BYTES;
-    this.deliver(new Batch(this, share.bytes, 0, 1, charge, lease, false, share), 1, length);
+    const message = share.bytes.subarray(0, length);
+    this.deliver(new Batch(this, message, 0, 1, charge, lease, false, share), 1, length);
     this.checkQueues();
   }
 

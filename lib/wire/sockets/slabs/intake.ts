@@ -7,7 +7,7 @@ import { SlabReader, type SlabLender, type SlabSink } from "./reader.ts";
 import { ChunkSource } from "./source.ts";
 
 /** Read of one connection before the others have their turn. */
-const TURN_BYTES = 4 * 1024 * 1024;
+const TURN_BYTES = 512 * 1024;
 
 /** The connection. */
 export interface IntakeOwner extends SlabSink {

@@ -24,14 +24,16 @@ const HEAD_BYTES = PREFIX_BYTES + HEADER_BYTES;
 export const STAGE_BYTES = 64 * 1024;
 /** From here on a message gets a slab of its own from the start. */
 const BULK_BYTES = 32 * 1024;
+/** The largest slab that the pool cuts from a shared region. */
+const SLAB_BYTES_MAX = 1024 * 1024;
 /** Read in one call: queues are looked at in between. */
-const READ_BYTES = 256 * 1024;
+const READ_BYTES = 512 * 1024;
 
 export interface SlabSink {
   /** Whole, checked frames, one behind the other from `share.bytes[at]` on. One holder for each message is counted already. */
   slabFrames(share: SlabShare, at: number, messages: number, bytes: number): void;
-  /** One whole, checked message: all of a slab. One holder is counted already. */
-  slabMessage(share: SlabShare): void;
+  /** One whole, checked message: the first `bytes` of a slab. One holder is counted already. */
+  slabMessage(share: SlabShare, bytes: number): void;
   control(bytes: Uint8Array): void;
   dropped(reason: HeaderFaultName): void;
   fatal(error: ZapError): void;
@@ -62,6 +64,8 @@ export class SlabReader {
   private body: SlabBuffer | null = null;
   private bodyLength = 0;
   private filled = 0;
+  /** How much of the message its slab is for: all of it, or a stage. */
+  private room = 0;
   /** The beginning of a message that no slab was to be had for. */
   private parked: Uint8Array | null = null;
   /** Bytes of a dropped frame still to pass over. */
@@ -134,11 +138,11 @@ export class SlabReader {
   /** Reads into the message's own slab, and what follows the message into the stream. */
   private fill(source: SlabSource): number {
     if (this.parked !== null && !this.unpark()) return PAUSED;
-    if (this.filled === this.body!.bytes.length && !this.grow()) return PAUSED;
+    if (this.filled === this.room && !this.grow()) return PAUSED;
     const body = this.body!;
-    const rest = body.bytes.length - this.filled;
+    const rest = this.room - this.filled;
     // Nothing may follow a stage: the rest of its message does.
-    const last = this.filled + rest === this.bodyLength;
+    const last = this.room === this.bodyLength;
     const share = last ? this.stream.open() : null;
     const at = this.stream.at;
     const ahead = share === null ? 0 : this.bulk ? HEAD_BYTES : Math.min(READ_BYTES, share.bytes.length - at);
@@ -269,14 +273,14 @@ export class SlabReader {
   /** Memory for the message, or for its stage. Null where there is none now. */
   private bodyFor(trusted: boolean): SlabBuffer | null {
     const { sink, lender, bodyLength } = this;
-    if (bodyLength <= STAGE_BYTES) return lender.slab(bodyLength);
     // Whoever sent a large message before sends the next one without a stage.
-    if (this.filled < STAGE_BYTES && !trusted) return lender.slab(STAGE_BYTES);
-    if (this.reserved === 0) {
+    const staged = bodyLength > STAGE_BYTES && this.filled < STAGE_BYTES && !trusted;
+    if (!staged && bodyLength > STAGE_BYTES && this.reserved === 0) {
       if (!sink.reserve(bodyLength)) return null;
       this.reserved = bodyLength;
     }
-    return lender.slab(bodyLength);
+    this.room = staged ? STAGE_BYTES : bodyLength;
+    return lender.slab(slabBytes(this.room));
   }
 
   /** There may be memory now for what is parked. */
@@ -296,7 +300,7 @@ export class SlabReader {
     const stage = this.body!;
     const body = this.bodyFor(true);
     if (body === null) return false;
-    body.bytes.set(stage.bytes);
+    body.bytes.set(stage.bytes.subarray(0, this.filled));
     this.copiedBytes += this.filled;
     stage.release();
     this.body = body;
@@ -304,14 +308,25 @@ export class SlabReader {
   }
 
   private deliver(): void {
-    const { body } = this;
+    const { body, bodyLength } = this;
     this.body = null;
     this.bodyLength = 0;
     this.filled = 0;
     this.frames++;
-    this.sink.slabMessage(new SlabShare(body!, 1, this.stream.strict));
+    this.sink.slabMessage(new SlabShare(body!, 1, this.stream.strict), bodyLength);
     this.reserved = 0;
   }
 }
 
+/** Beside the answers of a source: no memory, or not now. */
 const PAUSED = -3;
+
+/**
+ * What to ask the pool for. Above its largest slab, each size has a region of its own, and only one of the same size is used again: so
+ * four sizes are asked for between a power of two and the next.
+ */
+function slabBytes(bytes: number): number {
+  if (bytes <= SLAB_BYTES_MAX) return bytes;
+  const step = 2 ** (Math.floor(Math.log2(bytes)) - 2);
+  return Math.ceil(bytes / step) * step;
+}
