@@ -20,10 +20,11 @@ export function zigPath(root: string): string | { readonly fault: string } {
       `zig ${pinned} is needed and was not found (${found.seen}); get it with\n` +
       `  python3 -m pip install --target .tools ziglang==${pinned}`,
   };
+  const python = Bun.which("python3");
   // Somebody who names a zig wants that one and no other.
-  if (process.env["ZIG"]) return missing;
+  if (process.env["ZIG"] || python === null) return missing;
   process.stderr.write(`build: installing zig ${pinned} (the package ziglang of PyPI) into .tools/\n`);
-  if (!install(root, pinned)) return missing;
+  if (!install(python, root, pinned)) return missing;
   const installed = find(root, pinned);
   return typeof installed === "string" ? installed : missing;
 }
@@ -70,12 +71,11 @@ function versionOf(path: string): string | null {
 }
 
 /** pip says itself what goes wrong. `--upgrade`: without it, it leaves another version where it is. */
-function install(root: string, pinned: string): boolean {
-  const python = Bun.which("python3");
-  if (python === null) return false;
+function install(python: string, root: string, pinned: string): boolean {
   const words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"];
   const { success } = Bun.spawnSync([python, ...words, "--target", ".tools", `ziglang==${pinned}`], {
     cwd: root,
+    env: { ...process.env, PIP_ROOT_USER_ACTION: "ignore" },
     stdin: "ignore",
     stdout: "ignore",
     stderr: "inherit",

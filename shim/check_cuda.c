@@ -5,6 +5,7 @@
  *   check-cuda [path of libcuda.so.1] [number of the GPU]
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +37,17 @@ static int say_failure(const char *step) {
 
 /* Where the loader finds the driver by itself. */
 static const char *find_driver(void) {
-  static char path[4096];
+  static char path[PATH_MAX];
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   Dl_info info;
   if (library == NULL || dladdr(dlsym(library, "cuInit"), &info) == 0 || realpath(info.dli_fname, path) == NULL) return NULL;
   return path;
+}
+
+/* The shim takes absolute paths alone. A path that leads nowhere stays as it is, for the message. */
+static const char *absolute(const char *given) {
+  static char path[PATH_MAX];
+  return realpath(given, path) != NULL ? path : given;
 }
 
 static void describe(const zap_uma_device *about) {
@@ -184,7 +191,7 @@ static void say_why_no_kernel(const char *driver, int index) {
 }
 
 int main(int count, char **arguments) {
-  const char *driver = count > 1 && arguments[1][0] != 0 ? arguments[1] : find_driver();
+  const char *driver = count > 1 && arguments[1][0] != 0 ? absolute(arguments[1]) : find_driver();
   int index = count > 2 ? atoi(arguments[2]) : 0;
   if (driver == NULL) {
     say("FAILED", "find the driver", "no libcuda.so.1: install the NVIDIA driver, or give the library's path");

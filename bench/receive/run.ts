@@ -65,7 +65,7 @@ async function greeted(address: string): Promise<{ fd: number; end(): void }> {
 }
 
 async function measure(flood: string, memory: Memory, size: number): Promise<Result> {
-  const script = process.env["RECV"] ?? join(import.meta.dir, "receiver.ts");
+  const script = join(import.meta.dir, "receiver.ts");
   const times = [size, warmMillis, runMillis].map(String);
   const receiver = Bun.spawn([...on(apart?.receive), process.execPath, script, memory, ...times], {
     stdout: "pipe",

@@ -79,12 +79,6 @@ describe.skipIf(COMPILER === null && !IN_CI)(
     test.skipIf(!LINUX)(
       "run CUDA over a double of its driver, every call of which fails once",
       async () => {
-        const double = shop.path("double");
-        mkdirSync(double);
-        const driver = ["cuda.c", "double.c", "double_memory.c"].map((file) =>
-          join(ROOT, "test/doubles", file),
-        );
-        await shop.link("double/libcuda.so.1", ["-shared", "-Wno-missing-prototypes", ...driver], PLAIN);
         const kernels = shop.path("kernels");
         mkdirSync(kernels);
         writeFileSync(join(kernels, "check_headers.ptx"), await ptx());
@@ -93,12 +87,83 @@ describe.skipIf(COMPILER === null && !IN_CI)(
         const objects = await shop.objects("cuda", parts, flags);
         const main = join(ROOT, "test/native/cuda_on_double.c");
         const program = await shop.link("cuda-on-double", [main, ...objects], flags);
-        await expectOk([program, double], "cuda on its double", { ASAN_OPTIONS: "detect_leaks=1" });
+        await expectOk([program, await doubles()], "cuda on its double", { ASAN_OPTIONS: "detect_leaks=1" });
+      },
+      180_000,
+    );
+
+    test.skipIf(!LINUX)(
+      "run HIP and Metal over doubles of their libraries",
+      async () => {
+        const embed = `-I${ROOT}/shim/kernels`;
+        mkdirSync(shop.path("shims"));
+        for (const vendor of ["hip", "metal"]) {
+          const flags = [...ADDRESS, `-DZAP_UMA_PREFIX=zap_uma_${vendor}_`, embed];
+          const embedded = vendor === "metal" ? [join(ROOT, "shim/kernels/embedded_metal.c")] : [];
+          const objects = await shop.objects(
+            vendor,
+            [...COMMON, ...sources("shim/uma", vendor), ...embedded],
+            flags,
+          );
+          await shop.link(`shims/libzap_uma_${vendor}.so`, ["-shared", ...objects], flags);
+        }
+        const program = await shop.link(
+          "hip-metal",
+          [join(ROOT, "test/native/hip_metal_test.c"), LOOSE],
+          ADDRESS,
+        );
+        await expectQuiet([program, shop.path("shims"), await doubles()]);
+      },
+      180_000,
+    );
+
+    test.skipIf(!LINUX)(
+      "have doubles that behave as they say",
+      async () => {
+        const program = await shop.link(
+          "doubles-test",
+          [join(ROOT, "test/doubles/doubles.test.c"), LOOSE],
+          ADDRESS,
+        );
+        await expectQuiet([program, await doubles()]);
       },
       180_000,
     );
   },
 );
+
+/** The doubles define what vendors' headers declare, and there are none of those. */
+const LOOSE = "-Wno-missing-prototypes";
+
+let made: Promise<string> | undefined;
+
+/** The folder with the doubles of the vendors' libraries. */
+function doubles(): Promise<string> {
+  made ??= (async () => {
+    mkdirSync(shop.path("doubles"));
+    const shared = ["double.c", "double_memory.c"].map((file) => join(ROOT, "test/doubles", file));
+    const files = {
+      "libcuda.so.1": "cuda.c",
+      "libamdhip64.so": "hip.c",
+      "libobjc.A.dylib": "objc.c",
+      Metal: "metal.c",
+    };
+    for (const [file, source] of Object.entries(files)) {
+      const parts = [join(ROOT, "test/doubles", source), ...shared];
+      await shop.link(`doubles/${file}`, ["-shared", LOOSE, ...parts], PLAIN);
+    }
+    return shop.path("doubles");
+  })();
+  return made;
+}
+
+/** For programs that end children of theirs by a signal, which the sanitizer would take for its own. */
+async function expectQuiet(words: readonly string[]): Promise<void> {
+  const { code, output } = await finish(words, {
+    ASAN_OPTIONS: "detect_leaks=1:handle_segv=0:handle_abort=0",
+  });
+  expect({ code, output }).toEqual({ code: 0, output: "" });
+}
 
 /** The kernel as zig makes it; without zig, as much of one as the double looks at. */
 async function ptx(): Promise<string> {

@@ -16,8 +16,7 @@ const [shims = "", driver = "", count = "0", lsan = ""] = process.argv.slice(2);
 const MESSAGES = Number(count);
 /** Mostly small, some that get a slab of their own, a few larger than any slab. */
 const SIZES = [64, 256, 20, 1_000, 4_096, 300, 64, 30_000, 256, 16, 70_000, 128];
-const messages = SIZES.map((size) => messageOf(size));
-const large = messageOf(1_500_000);
+const LARGE = 1_500_000;
 
 const { shim, transport: a } = await open("a");
 const { transport: b } = await open("b");
@@ -33,14 +32,16 @@ async function open(nodeId: string) {
   return { shim: memory.shim, transport };
 }
 
-function messageFor(n: number): Uint8Array {
-  const message = n % 5_000 === 4_999 ? large : messages[n % SIZES.length]!;
-  if (message.length >= 20) new DataView(message.buffer).setUint32(16, n, true);
-  return message;
-}
+const sizeOf = (n: number): number => (n % 5_000 === 4_999 ? LARGE : SIZES[n % SIZES.length]!);
 
 async function send(from: Transport, to: string): Promise<void> {
-  for (let n = 0; n < MESSAGES; n++) await from.send(to, messageFor(n));
+  // Each is sent again only after `send` has resolved: then its bytes are ours to change.
+  const messages = new Map([...SIZES, LARGE].map((size) => [size, messageOf(size)]));
+  for (let n = 0; n < MESSAGES; n++) {
+    const message = messages.get(sizeOf(n))!;
+    if (message.length >= 20) new DataView(message.buffer).setUint32(16, n, true);
+    await from.send(to, message);
+  }
 }
 
 let checked = 0;
@@ -56,7 +57,7 @@ async function receive(at: Transport): Promise<void> {
       continue;
     }
     const { message } = envelope;
-    if (message.length !== messageFor(n).length || (message.length >= 20 && numberOf(message) !== n)) wrong++;
+    if (message.length !== sizeOf(n) || (message.length >= 20 && numberOf(message) !== n)) wrong++;
     if (n % 1_000 === 0) {
       const { verdicts, where } = await checkHeaders([envelope.buffer!]);
       if (verdicts[0] !== 0 || where !== "cuda") wrong++;

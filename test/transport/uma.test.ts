@@ -38,7 +38,7 @@ describe.skipIf(noNative || process.platform !== "linux")("the uma transport", (
         await openOn(on, "other"),
       ];
       expect(node.name).toBe("uma");
-      expect(node.caps).toEqual({ gpuResident: true, zeroCopy: true, minLatencyMicros: 25 });
+      expect(node.caps).toEqual({ gpuResident: true, zeroCopy: true, minLatencyMicros: 20 });
       expect(node.poolBytes).toBe(128 * MIB);
       for (const peer of peers) {
         await within(peer.connect(node.addresses[0]!), "connect");

@@ -1,6 +1,7 @@
 /** Streams of frames for tests of the reader: what is sent, and what must come of it. */
+import { expect } from "bun:test";
 import fc from "fast-check";
-import { frameOf, joined, messageOf, u32 } from "../support/messages.ts";
+import { frameOf, joined, messageOf, sameBytes, u32 } from "../support/messages.ts";
 
 export const FRAME_BYTES_MAX = 256 * 1024;
 
@@ -110,3 +111,15 @@ export const chunkSizes: fc.Arbitrary<number[]> = fc.oneof(
     maxLength: 10,
   }),
 );
+
+/** The same outcomes, and every byte of them. `null` in `wanted` stands for nothing. */
+export function expectOutcomes(got: readonly Outcome[], wanted: readonly (Outcome | null)[]): void {
+  const name = ([what, bytes]: Outcome) => `${what} ${typeof bytes === "string" ? bytes : bytes.length}`;
+  const expected = wanted.filter((one) => one !== null);
+  expect(got.map(name)).toEqual(expected.map(name));
+  for (const [i, [what, bytes]] of expected.entries()) {
+    const other = got[i]?.[1];
+    if (typeof bytes === "string" || typeof other === "string" || other === undefined) continue;
+    if (!sameBytes(bytes, other)) throw new Error(`${what} ${i} is damaged`);
+  }
+}

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { ZapError } from "../../lib/errors/index.ts";
 import { FrameReader, type FrameSink } from "../../lib/wire/sockets/frames.ts";
-import { frameOf, joined, messageOf, sameBytes, u32 } from "../support/messages.ts";
+import { frameOf, joined, messageOf, u32 } from "../support/messages.ts";
 import { chunksOf, diceOf, runs } from "../support/properties.ts";
-import { chunkSizes, FRAME_BYTES_MAX, stream, type Outcome } from "./frame-stream.ts";
+import { chunkSizes, expectOutcomes, FRAME_BYTES_MAX, stream, type Outcome } from "./frame-stream.ts";
 
 const STAGE_BYTES = 64 * 1024;
 
@@ -76,17 +76,6 @@ class Sink implements FrameSink {
   /** Bytes that the reader holds for a frame that has not come whole. */
   get held(): number {
     return [...this.lent].reduce((sum, memory) => sum + memory.length, 0);
-  }
-}
-
-function expectOutcomes(got: readonly Outcome[], wanted: readonly (Outcome | null)[]): void {
-  const name = ([what, bytes]: Outcome) => `${what} ${typeof bytes === "string" ? bytes : bytes.length}`;
-  const expected = wanted.filter((one) => one !== null);
-  expect(got.map(name)).toEqual(expected.map(name));
-  for (const [i, [what, bytes]] of expected.entries()) {
-    const other = got[i]?.[1];
-    if (typeof bytes === "string" || typeof other === "string" || other === undefined) continue;
-    if (!sameBytes(bytes, other)) throw new Error(`${what} ${i} is damaged`);
   }
 }
 

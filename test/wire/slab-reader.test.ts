@@ -8,7 +8,7 @@ import { ChunkSource } from "../../lib/wire/sockets/slabs/source.ts";
 import { StreamSlab } from "../../lib/wire/sockets/slabs/stream.ts";
 import { frameOf, joined, messageOf, sameBytes, u32 } from "../support/messages.ts";
 import { chunksOf, diceOf, runs } from "../support/properties.ts";
-import { chunkSizes, FRAME_BYTES_MAX, stream, type Outcome } from "./frame-stream.ts";
+import { chunkSizes, expectOutcomes, FRAME_BYTES_MAX, stream, type Outcome } from "./frame-stream.ts";
 
 const MIB = 1024 * 1024;
 const STAGE_BYTES = 64 * 1024;
@@ -84,17 +84,6 @@ class Sink implements SlabSink, SlabLender {
     const slab = this.dice.slab() ? null : this.pool.tryAlloc(bytes);
     if (slab === null) this.refusals++;
     return slab;
-  }
-}
-
-function expectOutcomes(got: readonly Outcome[], wanted: readonly (Outcome | null)[]): void {
-  const name = ([what, bytes]: Outcome) => `${what} ${typeof bytes === "string" ? bytes : bytes.length}`;
-  const expected = wanted.filter((one) => one !== null);
-  expect(got.map(name)).toEqual(expected.map(name));
-  for (const [i, [what, bytes]] of expected.entries()) {
-    const other = got[i]?.[1];
-    if (typeof bytes === "string" || typeof other === "string" || other === undefined) continue;
-    if (!sameBytes(bytes, other)) throw new Error(`${what} ${i} is damaged`);
   }
 }
 

@@ -13,9 +13,9 @@ import { runtimeOf } from "./uma-runtime.ts";
 
 /**
  * What sockets over shared memory do on a plaintext connection; the transport lowers `zeroCopy` where TLS decrypts by copying. A
- * thread has to wake the event loop first, hence the 10 us more than `default` takes.
+ * thread has to wake the event loop first, hence the 5 us more than `default` takes.
  */
-export const UMA_CAPS: Capabilities = { gpuResident: true, zeroCopy: true, minLatencyMicros: 25 };
+export const UMA_CAPS: Capabilities = { gpuResident: true, zeroCopy: true, minLatencyMicros: 20 };
 
 const common = { name: "uma", wire: "sockets", caps: UMA_CAPS } as const;
 

@@ -7,7 +7,10 @@ import { SlabReader, type SlabLender, type SlabSink } from "./reader.ts";
 import { ChunkSource } from "./source.ts";
 
 /** Read of one connection before the others have their turn. */
-const TURN_BYTES = 512 * 1024;
+const TURN_BYTES = 256 * 1024;
+
+/** Read in one turn, this says that bytes are streaming in. */
+const STREAM_BYTES = 32 * 1024;
 
 /** The connection. */
 export interface IntakeOwner extends SlabSink {
@@ -112,8 +115,9 @@ export class SlabIntake implements SlabLender, Readable {
     if (this.isClosed()) return;
     owner.onTurn(framesBefore);
     if (this.isClosed()) return;
-    if (end === "nothing") native.arm();
-    else if (end === "budget") this.later();
+    // Where much has come, more has probably come while that was read: looking is cheaper than being woken.
+    if (end === "nothing" && native.readBytes - readBefore < STREAM_BYTES) native.arm();
+    else if (end === "nothing" || end === "budget") this.later();
     else if (end === "ended") owner.onStreamEnd();
     else if (end === "broken" && native.fault !== null) owner.onStreamBroken(native.fault);
   }

@@ -108,6 +108,9 @@ export class NativeSource implements SlabSource {
     secondBytes: number,
   ): number {
     if (this.drained) return READ_NOTHING;
+    // Native code writes there: a slip of ours must not become somebody else's memory.
+    if (firstAt + firstBytes > first.size || (second !== null && secondAt + secondBytes > second.size))
+      throw new RangeError("a read beyond the slab");
     const address = first.address + firstAt;
     const read =
       second === null

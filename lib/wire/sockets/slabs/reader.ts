@@ -27,7 +27,7 @@ const BULK_BYTES = 32 * 1024;
 /** The largest slab that the pool cuts from a shared region. */
 const SLAB_BYTES_MAX = 1024 * 1024;
 /** Read in one call: queues are looked at in between. */
-const READ_BYTES = 512 * 1024;
+const READ_BYTES = 256 * 1024;
 
 export interface SlabSink {
   /** Whole, checked frames, one behind the other from `share.bytes[at]` on. One holder for each message is counted already. */
@@ -279,8 +279,10 @@ export class SlabReader {
       if (!sink.reserve(bodyLength)) return null;
       this.reserved = bodyLength;
     }
-    this.room = staged ? STAGE_BYTES : bodyLength;
-    return lender.slab(slabBytes(this.room));
+    const room = staged ? STAGE_BYTES : bodyLength;
+    const slab = lender.slab(slabBytes(room));
+    if (slab !== null) this.room = room;
+    return slab;
   }
 
   /** There may be memory now for what is parked. */
