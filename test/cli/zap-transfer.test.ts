@@ -46,7 +46,7 @@ describe("files arrive as they were", () => {
     using folder = new TestFolder();
     const block = someBytes(4 * MIB);
     const writer = Bun.file(folder.at("big.bin")).writer();
-    for (let i = 0; i < 75; i++) {
+    for (let i = 0; i < 125; i++) {
       writer.write(block);
       await writer.flush();
     }
@@ -55,10 +55,10 @@ describe("files arrive as they were", () => {
     using sender = new ZapProcess(["send", await listener.address, folder.at("big.bin")]);
     expect(await sender.end()).toBe(0);
     expect(await listener.end()).toBe(0);
-    expect(statSync(folder.at("in", "big.bin")).size).toBe(300 * MIB);
-    // Far from the file's 300 MiB: a bare Bun with a socket takes about 50.
+    expect(statSync(folder.at("in", "big.bin")).size).toBe(500 * MIB);
+    // Far from the file's 500 MiB. A bare Bun with a socket takes about 50, and more on a busy machine, where its collector comes late.
     for (const { process } of [sender, listener])
-      expect(process.resourceUsage()?.maxRSS).toBeLessThan(180 * MIB);
+      expect(process.resourceUsage()?.maxRSS).toBeLessThan(280 * MIB);
   }, 60_000);
 
   test("keep their permission bits, within our umask", async () => {

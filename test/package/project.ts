@@ -90,7 +90,9 @@ export async function pack({ withNative = true } = {}): Promise<string> {
       cpSync(join(theNative().shims, `${name}.${SUFFIX}`), join(folder, `${name}.${SUFFIX}`));
     }
   }
-  await succeed([process.execPath, "pm", "pack", "--filename", "zap.tgz", "--quiet"], stage);
+  // What builds the libraries of every platform stays out of it.
+  const words = ["pm", "pack", "--filename", "zap.tgz", "--quiet", "--ignore-scripts"];
+  await succeed([process.execPath, ...words], stage);
   return join(stage, "zap.tgz");
 }
 

@@ -1,5 +1,5 @@
 /** Drives the reader of one connection: from Bun's chunks where Bun reads (TLS), from the socket itself where we do. */
-import type { ZapError } from "../../../errors/index.ts";
+import { ZapError } from "../../../errors/index.ts";
 import type { SlabBuffer } from "../../../memory/index.ts";
 import type { SlabMemory } from "./memory.ts";
 import type { NativeSource, Readable } from "./poller.ts";
@@ -36,6 +36,8 @@ export class SlabIntake implements SlabLender, Readable {
   private asking: AbortController | null = null;
   private queued = false;
   private running = false;
+  /** Something has changed while it was running. */
+  private again = false;
   private closed = false;
 
   constructor(
@@ -52,8 +54,13 @@ export class SlabIntake implements SlabLender, Readable {
   /** From now on the bytes are read from `fd` natively; Bun must read no more. False where that cannot be had. */
   goNative(fd: number): boolean {
     if (this.memory.poller === null || this.closed) return false;
-    this.native = this.memory.poller.add(fd, this);
-    return true;
+    try {
+      this.native = this.memory.poller.add(fd, this);
+    } catch (error) {
+      // No file descriptor is left for it, say. Bun can still read.
+      if (!(error instanceof ZapError)) throw error;
+    }
+    return this.native !== null;
   }
 
   get isNative(): boolean {
@@ -83,13 +90,25 @@ export class SlabIntake implements SlabLender, Readable {
 
   /** Reads what there is, unless that is not possible now. */
   go(): void {
-    if (this.running || this.queued) return;
+    if (this.queued) return;
+    if (this.running) {
+      this.again = true;
+      return;
+    }
     this.running = true;
+    this.again = false;
     try {
       this.run(TURN_BYTES);
+    } catch (error) {
+      // One connection's trouble must not reach those that are read after it.
+      this.owner.onStreamBroken(error instanceof Error ? error : new Error(String(error)));
     } finally {
       this.running = false;
     }
+    // A slab that somebody else's reading made unnecessary.
+    this.granted?.release();
+    this.granted = null;
+    if (this.again && !this.queued && !this.closed) this.later();
   }
 
   /** Reads what can still be read of a socket that is no more. */
