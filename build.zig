@@ -1,7 +1,8 @@
 //! Builds the native libraries of `shim/`. `scripts/build.ts` calls it for each platform and collects the results.
 //!
 //!   zig build                 the libraries for this host, or for -Dtarget=..., into zig-out/lib
-//!   zig build check-cuda      an executable that tries the CUDA part on a real GPU, into zig-out/bin
+//!   zig build check-cuda      an executable that tries the CUDA part on a real GPU, into zig-out/bin; one for another platform
+//!                             (-Dtarget=...) into zig-out/<platform>/bin
 //!   zig build doubles         the test doubles of vendors' libraries, into zig-out/doubles
 //!   zig build ptx             the CUDA kernel as the library carries it, into zig-out/kernels
 //!   zig build test-native     the C tests of test/native, run here
@@ -198,7 +199,27 @@ fn checkCuda(
     module.addCSourceFiles(.{ .files = &.{ "shim/kernels/embedded_ptx.c", "shim/check_cuda.c" }, .flags = &flags });
     const program = b.addExecutable(.{ .name = "check-cuda", .root_module = module });
     const step = b.step("check-cuda", "Build an executable that tries the CUDA part on a real GPU");
-    step.dependOn(&b.addInstallArtifact(program, .{}).step);
+    // One that does not run here must not take the place of one that does.
+    const here = platform(b.graph.host.result);
+    const there = platform(target.result);
+    const copy = if (std.mem.eql(u8, here, there))
+        b.addInstallArtifact(program, .{})
+    else
+        b.addInstallArtifact(program, .{ .dest_dir = .{ .override = .{ .custom = b.fmt("{s}/bin", .{there}) } } });
+    step.dependOn(&copy.step);
+}
+
+/// As the folders of `native/` are called, in `lib/ffi/platform.ts` too.
+fn platform(target: std.Target) []const u8 {
+    return switch (target.os.tag) {
+        .linux => switch (target.cpu.arch) {
+            .x86_64 => if (target.abi.isMusl()) "linux-x64-musl" else "linux-x64",
+            .aarch64 => if (target.abi.isMusl()) "linux-arm64-musl" else "linux-arm64",
+            else => @tagName(target.cpu.arch),
+        },
+        .macos => if (target.cpu.arch == .aarch64) "darwin-arm64" else "darwin-x64",
+        else => @tagName(target.os.tag),
+    };
 }
 
 fn testDoubles(b: *std.Build) void {

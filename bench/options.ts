@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util";
 import { CONTENDERS, type Contender } from "./contenders.ts";
 import { SIZE_MIN } from "./message.ts";
+import { parseList, parseRounds, parseSizes } from "./values.ts";
 
 export const HELP = `bun run bench [options]
 
@@ -29,9 +30,6 @@ export interface Options {
 
 const SIZES = [64, 256, 4_096, 65_536, 1_048_576];
 const ROUND_TRIP_SIZES = [64, 65_536];
-/** Below the library's default limit of a frame. */
-const SIZE_MAX = 8 * 1024 * 1024;
-const UNITS: Readonly<Record<string, number>> = { "": 1, b: 1, kib: 1024, mib: 1024 * 1024 };
 
 /** Throws an Error that names what cannot be understood. */
 export function parseOptions(args: readonly string[]): Options {
@@ -46,25 +44,17 @@ export function parseOptions(args: readonly string[]): Options {
       help: { type: "boolean", default: false },
     },
   });
-  const sizes = values.sizes === undefined ? SIZES : list(values.sizes).map(parseSize);
-  const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
-  if (!Number.isSafeInteger(rounds) || rounds < 1 || rounds > 1_000) {
-    throw new Error(`--rounds: a number from 1 to 1000 is needed, got ${values.rounds}`);
-  }
+  const sizes = values.sizes === undefined ? SIZES : parseSizes(values.sizes, SIZE_MIN);
   return {
-    contenders: values.only === undefined ? CONTENDERS : chosen(list(values.only)),
-    sizes: [...new Set(sizes)],
+    contenders: values.only === undefined ? CONTENDERS : chosen(parseList(values.only)),
+    sizes,
     roundTripSizes: ROUND_TRIP_SIZES.filter((size) => sizes.includes(size)),
-    rounds,
+    rounds: parseRounds(values.rounds ?? (values.quick ? "1" : "3")),
     warmMillis: values.quick ? 50 : 750,
     runMillis: values.quick ? 150 : 750,
     json: values.json,
     help: values.help,
   };
-}
-
-function list(text: string): string[] {
-  return text.split(",").map((part) => part.trim());
 }
 
 function chosen(names: readonly string[]): Contender[] {
@@ -75,15 +65,4 @@ function chosen(names: readonly string[]): Contender[] {
     );
   }
   return CONTENDERS.filter(({ name }) => names.includes(name));
-}
-
-function parseSize(text: string): number {
-  const match = /^(\d+) ?([a-z]*)$/i.exec(text);
-  const size = match === null ? NaN : Number(match[1]) * (UNITS[match[2]!.toLowerCase()] ?? NaN);
-  if (!(size >= SIZE_MIN && size <= SIZE_MAX)) {
-    throw new Error(
-      `--sizes: ${SIZE_MIN} to ${SIZE_MAX} bytes (or KiB, MiB) are possible, got ${JSON.stringify(text)}`,
-    );
-  }
-  return size;
 }

@@ -9,7 +9,7 @@ export function bytesText(bytes: number): string {
   return `${bytes} B`;
 }
 
-function number(value: number, digits: number): string {
+export function number(value: number, digits: number): string {
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
@@ -23,7 +23,7 @@ function spread(rounds: readonly number[], middle: number): string {
 }
 
 /** Aligned columns, numbers to the right; an empty line where the group (the first `grouped` columns) changes. */
-function table(
+export function table(
   head: readonly string[],
   rows: readonly (readonly string[])[],
   left: number,

@@ -2,12 +2,14 @@
  * The benchmark: messages between two processes over loopback, one contender after the other in every round.
  *
  * What lives here: `contenders.ts` (who), `peers/` (one file each), `child.ts` (a process of a measurement), `measure.ts` (one
- * measurement), `results.ts`, `goals.ts` and `report.ts` (what came of it). May import: the public entry of the library, in
+ * measurement), `results.ts`, `goals.ts` and `report.ts` (what came of it), and two smaller benchmarks, `pool.ts` and `receive/`, which share
+ * `values.ts` (options) and `circumstances.ts`. May import: the public entry of the library, in
  * `peers/zap.ts` alone. Start here.
  */
 import { mkdtempSync, rmSync } from "node:fs";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { circumstances, headLine } from "./circumstances.ts";
 import { CONTENDERS, type Contender } from "./contenders.ts";
 import { type Goal, goals } from "./goals.ts";
 import { killAll, measure } from "./measure.ts";
@@ -15,6 +17,7 @@ import { HELP, type Options, parseOptions } from "./options.ts";
 import { placements } from "./processors.ts";
 import { bytesText, goalsTable, roundTripTable, throughputTable } from "./report.ts";
 import { type Case, type Results, type Sample, jobOf, summarize } from "./results.ts";
+import { optionsOrEnd } from "./values.ts";
 
 interface Trouble {
   readonly contender: string;
@@ -80,11 +83,7 @@ async function play(
 }
 
 function printText(head: object, list: readonly string[], results: Results, reached: readonly Goal[]): void {
-  console.log(
-    Object.entries(head)
-      .map(([name, value]) => `${name} ${value}`)
-      .join(" · "),
-  );
+  console.log(headLine(head));
   console.log(list.join("\n"));
   if (results.throughput.length > 0) {
     console.log(`\nOne way, whole messages as the receiver counts them; a ratio above 1 is faster\n`);
@@ -98,31 +97,8 @@ function printText(head: object, list: readonly string[], results: Results, reac
   console.log(goalsTable(reached));
 }
 
-/** What a figure means little without. */
-function circumstances({ rounds, runMillis }: Options) {
-  return {
-    bun: Bun.version,
-    system: `${process.platform} ${process.arch}`,
-    cores: cpus().length,
-    processor: cpus()[0]?.model.trim() ?? "unknown",
-    load: Number(loadavg()[0]!.toFixed(2)),
-    rounds,
-    runMillis,
-  };
-}
-
 async function main(): Promise<number> {
-  let options: Options;
-  try {
-    options = parseOptions(process.argv.slice(2));
-  } catch (error) {
-    console.error(`bench: ${textOf(error)} (see --help)`);
-    return 2;
-  }
-  if (options.help) {
-    console.log(HELP);
-    return 0;
-  }
+  const options = optionsOrEnd("bench", HELP, parseOptions);
   const folder = mkdtempSync(join(tmpdir(), "zap-bench-"));
   const clean = (): void => rmSync(folder, { recursive: true, force: true });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -133,7 +109,8 @@ async function main(): Promise<number> {
     });
   }
   try {
-    const head = circumstances(options);
+    const { rounds, runMillis } = options;
+    const head = { ...circumstances(), rounds, runMillis };
     const skipped: Trouble[] = [];
     const failed: Trouble[] = [];
     const cases: Case[] = options.sizes.map((size) => ({ mode: "throughput", size }));

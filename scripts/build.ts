@@ -1,7 +1,7 @@
 #!/usr/bin/env bun
 /**
  * `bun run build`: builds the native part with zig, the one toolchain that it needs, into `native/<platform>/`.
- * With `--all` or the names of platforms: for others, from any of them. With the name of a step of build.zig: that step.
+ * With `--all` or the names of platforms: for others, from any of them. With the name of a step of build.zig: that step instead.
  */
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -21,13 +21,20 @@ const TARGETS: Readonly<Record<string, string>> = {
   "darwin-arm64": "aarch64-macos.13.0",
 };
 
-const STEPS = ["check-cuda", "doubles", "ptx", "test-native"];
+/** Each step, and whether it can be made for other platforms. */
+const STEPS: Readonly<Record<string, boolean>> = {
+  "check-cuda": true,
+  doubles: false,
+  ptx: false,
+  "test-native": false,
+};
 
 const HELP = `usage: bun run build [platform...] [--all] [step...]
 
   platform  ${Object.keys(TARGETS).join(", ")}; default: this one
   --all     every platform
-  step      ${STEPS.join(", ")}: into zig-out/, and no libraries unless a platform is named, too
+  step      ${Object.keys(STEPS).join(", ")}: that instead of the libraries, into zig-out/;
+            check-cuda for another platform into zig-out/<platform>/bin
 `;
 
 function fail(message: string): never {
@@ -50,9 +57,12 @@ function asked(words: readonly string[]): Asked {
     }
     if (word === "--all") Object.keys(TARGETS).forEach((label) => labels.add(label));
     else if (Object.hasOwn(TARGETS, word)) labels.add(word);
-    else if (STEPS.includes(word)) steps.add(word);
+    else if (Object.hasOwn(STEPS, word)) steps.add(word);
     else fail(`${JSON.stringify(word)} is no platform and no step\n${HELP.trimEnd()}`);
   }
+  const bound = [...steps].find((step) => !STEPS[step]);
+  if (bound !== undefined && labels.size > 0)
+    fail(`${bound} is made for this machine alone: name no platform with it`);
   if (labels.size === 0 && steps.size === 0) labels.add(here());
   return { labels: [...labels], steps: [...steps] };
 }
@@ -112,7 +122,10 @@ function table(built: ReadonlyMap<string, ReadonlyMap<string, number>>): string 
 const { labels, steps } = asked(process.argv.slice(2));
 const zig = zigPath(ROOT);
 if (typeof zig !== "string") fail(zig.fault);
-if (steps.length > 0) run(zig, ...steps);
-const built = new Map<string, ReadonlyMap<string, number>>();
-for (const label of labels) built.set(label, build(zig, label));
-if (built.size > 0) console.log(table(built));
+if (steps.length > 0) {
+  if (labels.length === 0) run(zig, ...steps);
+  for (const label of labels) run(zig, ...steps, `-Dtarget=${TARGETS[label]}`);
+} else {
+  const built = new Map(labels.map((label) => [label, build(zig, label)]));
+  console.log(table(built));
+}

@@ -1,6 +1,6 @@
 /**
- * `bun bench/receive/run.ts [--sizes 256,4096] [--rounds 3] [--quick] [--json]`: receiving into slabs against the default transport, one
- * after the other in every round, with a sender in C so that the receiver is what is measured.
+ * Receiving into slabs against the default transport, one after the other in every round, with a sender in C so that the receiver is
+ * what is measured.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,9 +8,14 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { encodeHello, HELLO_PLAIN } from "../../lib/wire/sockets/hello.ts";
 import { buildC } from "../peers/c-epoll.ts";
+import { circumstances, headLine } from "../circumstances.ts";
 import { placements } from "../processors.ts";
+import { bytesText, number, table } from "../report.ts";
+import { optionsOrEnd, parseRounds, parseSizes } from "../values.ts";
 
 const GOALS: Readonly<Record<number, number>> = { 256: 1, 4_096: 1.5, 65_536: 1.5, 1_048_576: 1.5 };
+/** A ZAP message is a header at the least. */
+const SIZE_MIN = 16;
 const MEMORIES = ["default", "slabs"] as const;
 type Memory = (typeof MEMORIES)[number];
 
@@ -22,19 +27,39 @@ interface Result {
   readonly wrong: number;
 }
 
-const { values } = parseArgs({
-  options: {
-    sizes: { type: "string", default: Object.keys(GOALS).join() },
-    rounds: { type: "string" },
-    quick: { type: "boolean", default: false },
-    json: { type: "boolean", default: false },
-  },
-});
-const sizes = values.sizes.split(",").map(Number);
-const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
-const [warmMillis, runMillis] = values.quick ? [100, 200] : [500, 1_500];
-if (!sizes.every((size) => size >= 16) || !(rounds >= 1))
-  throw new Error("--sizes takes message sizes from 16 bytes on, --rounds a number");
+const HELP = `bun run bench:receive [options]
+
+Receiving into slabs against the default transport, one connection over loopback.
+
+  --sizes SIZE[,SIZE]  message sizes, for example 256,64KiB,1MiB
+  --rounds N           rounds to take the medians of (default 3, with --quick 1)
+  --quick              short runs: to see that everything works, not to compare
+  --json               results as JSON on standard output
+  --help               this text
+`;
+
+function parse(args: string[]) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      sizes: { type: "string", default: Object.keys(GOALS).join() },
+      rounds: { type: "string" },
+      quick: { type: "boolean", default: false },
+      json: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  return {
+    sizes: parseSizes(values.sizes, SIZE_MIN),
+    rounds: parseRounds(values.rounds ?? (values.quick ? "1" : "3")),
+    warmMillis: values.quick ? 100 : 500,
+    runMillis: values.quick ? 200 : 1_500,
+    json: values.json,
+    help: values.help,
+  };
+}
+
+const { sizes, rounds, warmMillis, runMillis, json } = optionsOrEnd("bench:receive", HELP, parse);
 
 /** Each side has a processor of its own, where the system lets us choose. */
 const apart = placements().find(({ name }) => name === "two cores")?.processors ?? null;
@@ -95,8 +120,47 @@ function median(numbers: readonly number[]): number {
   return sorted[sorted.length >> 1] ?? NaN;
 }
 
+interface Row extends Omit<Result, "wrong"> {
+  readonly size: number;
+  readonly receiver: Memory;
+  /** Of MB/s, to `default` in the same run. */
+  readonly ratio: number;
+  /** The ratio to reach; null where there is none. */
+  readonly goal: number | null;
+}
+
+function summary(size: number, results: Readonly<Record<Memory, readonly Result[]>>): Row[] {
+  const middle = (memory: Memory, of: keyof Result): number => median(results[memory].map((one) => one[of]));
+  return MEMORIES.map((memory) => ({
+    size,
+    receiver: memory,
+    megabytesPerSecond: middle(memory, "megabytesPerSecond"),
+    messagesPerSecond: middle(memory, "messagesPerSecond"),
+    cpuNanosPerMessage: middle(memory, "cpuNanosPerMessage"),
+    copiedPerByte: middle(memory, "copiedPerByte"),
+    ratio: middle(memory, "megabytesPerSecond") / middle("default", "megabytesPerSecond"),
+    goal: memory === "slabs" ? (GOALS[size] ?? null) : null,
+  }));
+}
+
+function text(rows: readonly Row[]): string {
+  const head = ["size", "receiver", "MB/s", "messages/s", "CPU ns/message", "copies/byte", "ratio", "goal"];
+  const cells = rows.map((row) => [
+    bytesText(row.size),
+    row.receiver,
+    number(row.megabytesPerSecond, 0),
+    number(row.messagesPerSecond, 0),
+    number(row.cpuNanosPerMessage, 0),
+    number(row.copiedPerByte, 3),
+    number(row.ratio, 2),
+    row.goal === null ? "" : number(row.goal, 1),
+  ]);
+  return table(head, cells, 2, 1);
+}
+
+const head = { ...circumstances(), rounds, runMillis };
 const folder = mkdtempSync(join(tmpdir(), "zap-bench-"));
-const rows: Record<string, unknown>[] = [];
+const rows: Row[] = [];
 try {
   const flood = await buildC("flood", folder);
   if (typeof flood !== "string") throw new Error(flood.skip);
@@ -104,23 +168,15 @@ try {
     const results: Record<Memory, Result[]> = { default: [], slabs: [] };
     for (let round = 0; round < rounds; round++)
       for (const memory of MEMORIES) results[memory].push(await measure(flood, memory, size));
-    const middle = (memory: Memory, of: keyof Result): number =>
-      median(results[memory].map((one) => one[of]));
-    const ratio = middle("slabs", "megabytesPerSecond") / middle("default", "megabytesPerSecond");
-    for (const memory of MEMORIES) {
-      rows.push({
-        "size, B": size,
-        receiver: memory,
-        "MB/s": Math.round(middle(memory, "megabytesPerSecond")),
-        "messages/s": Math.round(middle(memory, "messagesPerSecond")),
-        "CPU ns/message": Math.round(middle(memory, "cpuNanosPerMessage")),
-        "copies/byte": middle(memory, "copiedPerByte").toFixed(3),
-        ratio: memory === "slabs" ? ratio.toFixed(2) : "1",
-        goal: memory === "slabs" ? (GOALS[size]?.toFixed(1) ?? "") : "",
-      });
-    }
+    rows.push(...summary(size, results));
   }
+} catch (error) {
+  console.error(`bench:receive: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
-console.log(values.json ? JSON.stringify(rows) : Bun.inspect.table(rows, { colors: process.stdout.isTTY }));
+if (process.exitCode !== 1)
+  console.log(
+    json ? JSON.stringify({ ...head, results: rows }, null, 2) : `${headLine(head)}\n\n${text(rows)}`,
+  );

@@ -1,8 +1,18 @@
 #!/usr/bin/env bun
 /** `zap-info`: what this host can do, and which transport `pick()` would open here. Opens no port and changes nothing. */
 import { parseArgs } from "node:util";
-import { probe, probeAll, resolveSelection, UnknownTransportError, VERSION, ZapError } from "../index.ts";
+import {
+  ConfigError,
+  probe,
+  probeAll,
+  resolveSelection,
+  UnknownTransportError,
+  VERSION,
+  ZapError,
+} from "../index.ts";
+import { libDirFault } from "../ffi/index.ts";
 import type { Probe, Selection } from "../index.ts";
+import { checkSettings } from "../transport/settings.ts";
 import { painter, wrap, type Output } from "./style.ts";
 import { shortcomings, table } from "./table.ts";
 
@@ -16,10 +26,12 @@ that, and which one pick() opens here. It opens no port and changes nothing.
   -h, --help    print this
 
 Settings: ZAP_TRANSPORT, ZAP_TRANSPORT_STRICT, ZAP_LIB_DIR, ZAP_CUDA_DEVICE,
-ZAP_DEVICE_MILLIS, ZAP_DPDK_VDEV; NO_COLOR and FORCE_COLOR.
+ZAP_DEVICE_MILLIS, ZAP_DPDK_VDEV; LD_LIBRARY_PATH, NO_COLOR and FORCE_COLOR.
+Only checked: ZAP_UMA_POOL_BYTES, ZAP_DEBUG, ZAP_TRANSPORT_QUIET.
 
-Exit status: 0 fine, or NAME is usable; 1 the settings ask for what this host
-cannot do, or NAME is not usable; 2 a wrong option, or NAME is no transport.
+Exit status: 0 fine, or NAME is usable; 1 a setting has a value that cannot be
+used or asks for what this host cannot do, or NAME is not usable; 2 a wrong
+option, or NAME is no transport.
 `;
 
 export interface Io {
@@ -53,6 +65,8 @@ export async function main(
     io.stdout.write(USAGE);
     return 0;
   }
+  const libDir = libDirFault(io.env);
+  if (libDir !== null) io.stderr.write(`zap-info: ${libDir}; it is passed over\n`);
   if (options.check !== undefined) return check(options.check, io, sources);
 
   const probes = await sources.probeAll();
@@ -60,8 +74,11 @@ export async function main(
   io.stdout.write(options.json ? json(probes, outcome) : page(probes, outcome, io));
   if ("selection" in outcome) return 0;
   // What is missing stands on the page already; the first line says what went wrong.
-  const [summary] = outcome.error.message.split("\n");
-  io.stderr.write(`zap-info: ${summary} (${outcome.error.code})\n`);
+  return refuse(outcome.error, io);
+}
+
+function refuse({ message, code }: ZapError, io: Io): number {
+  io.stderr.write(`zap-info: ${message.split("\n")[0]} (${code})\n`);
   return 1;
 }
 
@@ -81,6 +98,8 @@ function parse(argv: readonly string[]) {
 async function check(name: string, io: Io, sources: Sources): Promise<number> {
   try {
     const { name: found, available, wire, memory, prerequisites } = await sources.probe(name);
+    // A host that could is no use to a `pick` that refuses the settings.
+    checkSettings(io.env);
     const missing = prerequisites.filter((each) => !each.met).map((each) => each.name);
     io.stdout.write(
       available
@@ -89,6 +108,7 @@ async function check(name: string, io: Io, sources: Sources): Promise<number> {
     );
     return available ? 0 : 1;
   } catch (error) {
+    if (error instanceof ConfigError) return refuse(error, io);
     if (!(error instanceof UnknownTransportError)) throw error;
     io.stderr.write(`zap-info: ${error.message}\n`);
     return 2;

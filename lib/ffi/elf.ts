@@ -18,10 +18,15 @@ const SEGMENT_BYTES = 56;
 const PT_LOAD = 1;
 const PT_DYNAMIC = 2;
 const SECTION_BYTES = 64;
+const SHT_STRTAB = 3;
 const SHT_NOBITS = 8;
 const DYNAMIC_BYTES = 16;
 const DT_NEEDED = 1;
 const DT_STRTAB = 5;
+const DT_SYMTAB = 6;
+
+/** How faults begin that no cut explains. */
+const DAMAGED = "is damaged";
 
 interface Segment {
   readonly type: number;
@@ -48,7 +53,7 @@ export function elfFault(image: Image, { arch, musl }: Platform, extent: Extent)
   if (typeof segments === "string") return segments;
   for (const { at, bytes } of segments) if (at + bytes > image.bytes) return cutOff(image, at + bytes);
   if (extent === "mapped") return null;
-  return sectionFault(image, header) ?? libcFault(image, segments, musl);
+  return sectionFault(image, header) ?? dynamicFault(image, segments) ?? libcFault(image, segments, musl);
 }
 
 function readSegments(image: Image, header: DataView): Segment[] | string {
@@ -72,14 +77,44 @@ function readSegments(image: Image, header: DataView): Segment[] | string {
 function sectionFault(image: Image, header: DataView): string | null {
   const at = long(header, 40);
   const count = header.getUint16(60, true);
-  if (at === 0 || count === 0) return null;
-  if (header.getUint16(58, true) !== SECTION_BYTES) return "has a section table of unknown form";
+  if (at === 0) return null;
+  if (count === 0 || header.getUint16(58, true) !== SECTION_BYTES)
+    return "has a section table of unknown form";
   const table = image.read(at, count * SECTION_BYTES);
   if (table === null) return cutOff(image, at + count * SECTION_BYTES);
   for (let start = 0; start < table.byteLength; start += SECTION_BYTES) {
     if (table.getUint32(start + 4, true) === SHT_NOBITS) continue;
     const end = long(table, start + 24) + long(table, start + 32);
     if (end > image.bytes) return cutOff(image, end);
+  }
+  return hasSectionNames(image, table, header.getUint16(62, true))
+    ? null
+    : `${DAMAGED}: no names of sections`;
+}
+
+/**
+ * Whether the section `index` holds the names of all, as every section table has one. Linkers write both last: of a file that has its
+ * whole length but zeros from somewhere on, as a copy that broke off leaves it, they are not there.
+ */
+function hasSectionNames(image: Image, table: DataView, index: number): boolean {
+  const start = index * SECTION_BYTES;
+  if (start + SECTION_BYTES > table.byteLength || table.getUint32(start + 4, true) !== SHT_STRTAB)
+    return false;
+  const names = image.read(long(table, start + 24), long(table, start + 32));
+  if (names === null || names.byteLength === 0 || names.getUint8(0) !== 0) return false;
+  return new Uint8Array(names.buffer, names.byteOffset, names.byteLength).some((byte) => byte !== 0);
+}
+
+/** The loader takes what the dynamic section says for granted, and zeros there for addresses. */
+function dynamicFault(image: Image, segments: readonly Segment[]): string | null {
+  const dynamic = readDynamic(image, segments);
+  for (const [tag, what] of [
+    [DT_STRTAB, "names"],
+    [DT_SYMTAB, "symbols"],
+  ] as const) {
+    const address = dynamic.get(tag)?.[0];
+    if (address === undefined || fileOffset(segments, address) === null)
+      return `${DAMAGED}: its dynamic section leads to no ${what}`;
   }
   return null;
 }
@@ -94,28 +129,35 @@ function libcFault(image: Image, segments: readonly Segment[], musl: boolean): s
   return null;
 }
 
-/** The names in `DT_NEEDED`; none where the dynamic section cannot be made out. */
+/** The names in `DT_NEEDED`. */
 function neededLibraries(image: Image, segments: readonly Segment[]): string[] {
+  const dynamic = readDynamic(image, segments);
+  const strings = dynamic.get(DT_STRTAB)?.[0];
+  const start = strings === undefined ? null : fileOffset(segments, strings);
+  if (start === null) return [];
+  return (dynamic.get(DT_NEEDED) ?? []).map((offset) => text(image, start + offset));
+}
+
+/** The values of each tag of the dynamic section; empty where there is no such section. */
+function readDynamic(image: Image, segments: readonly Segment[]): Map<number, number[]> {
+  const values = new Map<number, number[]>();
   const dynamic = segments.find(({ type }) => type === PT_DYNAMIC);
   const table = dynamic && image.read(dynamic.at, dynamic.bytes);
-  if (!table) return [];
-  const names: number[] = [];
-  let strings: number | null = null;
+  if (!table) return values;
   for (let start = 0; start + DYNAMIC_BYTES <= table.byteLength; start += DYNAMIC_BYTES) {
     const tag = long(table, start);
     if (tag === 0) break;
-    if (tag === DT_NEEDED) names.push(long(table, start + 8));
-    if (tag === DT_STRTAB) strings = long(table, start + 8);
+    values.set(tag, [...(values.get(tag) ?? []), long(table, start + 8)]);
   }
-  if (strings === null) return [];
-  // The table is given by its address in memory; the segment that is mapped there says where in the file that is.
-  const address = strings;
+  return values;
+}
+
+/** Where in the file that is what will be mapped at `address`; null where no segment holds it. */
+function fileOffset(segments: readonly Segment[], address: number): number | null {
   const home = segments.find(
     (each) => each.type === PT_LOAD && address >= each.address && address < each.address + each.bytes,
   );
-  if (home === undefined) return [];
-  const start = home.at + address - home.address;
-  return names.map((offset) => text(image, start + offset));
+  return home === undefined ? null : home.at + address - home.address;
 }
 
 /** A name that ends in a zero byte, of at most 64 bytes; longer ones are none that we look for. */

@@ -3,14 +3,15 @@
  *
  * What lives here: the naming of platforms (`platform.ts`), the search for libraries on disk (`shim.ts` for our own, `library.ts`
  * for those of vendors, `embedded.ts` for what a compiled executable carries), the look at their headers (`image.ts`, `elf.ts`,
- * `macho.ts`), opening a shim (`open.ts`), its answers (`status.ts`) and its functions (`symbols/`). Vendors' libraries are never
- * loaded here: that is for the shims. May import: errors.
+ * `macho.ts`, over the bytes of `image-bytes.ts`), opening a shim (`open.ts`), its answers (`status.ts`), its functions (`symbols/`) and
+ * those of them that the wire needs (`poller-verbs.ts`). Vendors' libraries are never loaded here: that is for the shims.
+ * May import: errors.
  * Start at `open.ts`.
  */
 export { platformHere, platformLabel } from "./platform.ts";
 export type { Platform } from "./platform.ts";
 export { imageFault } from "./image.ts";
-export { locateShim } from "./shim.ts";
+export { libDirFault, locateShim } from "./shim.ts";
 export type { ShimLocation } from "./shim.ts";
 export { findShim, openShim, tryShim } from "./open.ts";
 export type { Shim, ShimFault } from "./open.ts";

@@ -37,6 +37,16 @@ export async function locateShim(
   return { path: places[found] ?? null, tried: places.slice(0, found + 1) };
 }
 
+/**
+ * What is wrong with `ZAP_LIB_DIR`, in words that stand alone: it names no folder. Null where nothing is, or it is not set. The package's
+ * own libraries are found all the same, which is why somebody has to say so.
+ */
+export function libDirFault(env: Readonly<Record<string, string | undefined>> = process.env): string | null {
+  const configured = env["ZAP_LIB_DIR"]?.trim();
+  if (!configured || isFolder(resolve(configured))) return null;
+  return `ZAP_LIB_DIR names ${resolve(configured)}, which is no folder`;
+}
+
 function suffix({ platform }: Platform): string {
   if (platform === "darwin") return ".dylib";
   return platform === "win32" ? ".dll" : ".so";
@@ -47,6 +57,14 @@ function packageFolder(): string {
   if (isCompiledIn(import.meta.dir)) return dirname(process.execPath);
   // In a bundle this is another file, and what lies two folders above it is none of ours.
   return import.meta.file === "shim.ts" ? resolve(import.meta.dir, "..", "..") : import.meta.dir;
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
 }
 
 function isFile(path: string): boolean {

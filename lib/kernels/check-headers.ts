@@ -1,5 +1,5 @@
 /** The first kernel: checks the ZAP headers of a batch of buffers in place, and writes one verdict for each. */
-import { AbortedError, ConfigError, TimeoutError } from "../errors/index.ts";
+import { AbortedError, ConfigError, ShimError, TimeoutError } from "../errors/index.ts";
 import {
   DeviceMemory,
   isSlabBuffer,
@@ -54,12 +54,23 @@ export async function checkHeaders(
   if (signal?.aborted) throw new AbortedError("checkHeaders", signal.reason);
   const device = on === "device" ? deviceOf(buffers) : null;
   if (device === null) return { verdicts: onCpu(buffers, versions), where: "cpu" };
-  const verdicts = new Uint8Array(buffers.length);
-  for (let at = 0; at < buffers.length; at += BATCH_MAX) {
-    const some = buffers.slice(at, at + BATCH_MAX) as SlabBuffer[];
-    const idle = Promise.withResolvers<void>();
-    for (const buffer of some) buffer.lend(idle.promise);
-    verdicts.set(await onDevice(device, some, versions, idle), at);
+  const slabs = buffers as readonly SlabBuffer[];
+  const idle = Promise.withResolvers<void>();
+  const verdicts = new Uint8Array(slabs.length);
+  let lent = 0;
+  let fault: Error | null = null;
+  try {
+    // All of them before the first is read: one that cannot be had costs the others nothing.
+    for (; lent < slabs.length; lent++) slabs[lent]!.lend(idle.promise);
+    const spans = slabs.map(spanOf);
+    for (let at = 0; at < spans.length; at += BATCH_MAX)
+      verdicts.set(await onDevice(device, spans.slice(at, at + BATCH_MAX), versions), at);
+  } catch (error) {
+    if (mayStillRun(error)) fault = error;
+    throw error;
+  } finally {
+    for (const buffer of slabs.slice(0, lent)) buffer.returned(fault);
+    idle.resolve();
   }
   // A kernel cannot be called off; its result can.
   if (signal?.aborted) throw new AbortedError("checkHeaders", signal.reason);
@@ -95,32 +106,35 @@ function verdictOf(bytes: Uint8Array, versions: readonly number[]): number {
   return root === 0 || (root >= HEADER_BYTES && root <= uint32In(bytes, 12)) ? 0 : ROOT;
 }
 
-/** `idle` is settled when the device has let go of the buffers, or nobody can say whether it has. */
+/** Launches the kernel and waits for it. */
 async function onDevice(
   device: DeviceMemory,
-  buffers: readonly SlabBuffer[],
+  spans: readonly HeaderSpan[],
   versions: readonly number[],
-  idle: { resolve(): void; reject(error: unknown): void },
 ): Promise<Uint8Array> {
-  let launched = false;
+  device.fenceToDevice();
+  const job = device.checkBegin(spans, versions);
+  const verdicts = new Uint8Array(spans.length);
+  const deadline = performance.now() + device.timeoutMillis;
   try {
-    const spans = buffers.map(spanOf);
-    device.fenceToDevice();
-    const job = device.checkBegin(spans, versions);
-    launched = true;
-    const verdicts = new Uint8Array(buffers.length);
-    const deadline = performance.now() + device.timeoutMillis;
     for (let looks = 0; !device.checkPoll(job, verdicts); looks++) {
       if (performance.now() > deadline) throw late(device);
       await (looks < SPINS ? new Promise((resolve) => setImmediate(resolve)) : Bun.sleep(1));
     }
-    idle.resolve();
-    return verdicts;
   } catch (error) {
-    if (launched) idle.reject(error);
-    else idle.resolve();
+    running.add(error as Error);
     throw error;
   }
+  return verdicts;
+}
+
+/** Errors after which a kernel that was launched may still run. */
+const running = new WeakSet<Error>();
+
+/** A launch that was not answered in time may succeed later. */
+function mayStillRun(error: unknown): error is Error {
+  if (error instanceof ShimError && error.status === "ZAP_E_TIMEOUT") return true;
+  return error instanceof Error && running.has(error);
 }
 
 function spanOf({ regionHandle, regionOffset, size }: SlabBuffer): HeaderSpan {

@@ -62,10 +62,14 @@ export interface SlabBuffer extends Buffer {
   /** Where in that region the buffer starts, in bytes. */
   readonly regionOffset: number;
   /**
-   * The device reads the memory until `idle` resolves, and a release takes effect only then. Where it rejects nobody can say whether
-   * the device still reads: then nobody gets the memory again. Throws `OwnerError` during a hand-over or another loan.
+   * The device reads the memory until `returned` is called; a release takes effect only then. Several may read at once. `idle` resolves
+   * after that, never rejects, and may be shared by many buffers. Throws `OwnerError` during a hand-over.
    */
   lend(idle: Promise<void>): void;
+  /** Ends one loan. With a `fault` nobody knows whether the device still reads: then nobody gets the memory again. */
+  returned(fault: Error | null): void;
+  /** Whoever has the memory after this holder would not be alone with it: when it is released, nobody gets it again. */
+  spoil(error: Error): void;
   /**
    * Gives the memory back; a second call does nothing. What the GPU owns goes back after a fence. What a NIC owns has to be handed
    * over first, when its queue pair has let go of it: in debug mode this throws `OwnerError` otherwise.

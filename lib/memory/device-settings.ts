@@ -1,7 +1,5 @@
 /** Which device, and how long it may take: as an operator sets it. */
-import { ConfigError } from "../errors/index.ts";
-
-type Env = Readonly<Record<string, string | undefined>>;
+import { readDecimal, type Env } from "../settings/index.ts";
 
 const DEFAULT_DEVICE_MILLIS = 10_000;
 /** An hour. A driver that has not come back by then will not. */
@@ -11,10 +9,10 @@ const MAX_DEVICE = 1_023;
 
 /**
  * `ZAP_CUDA_DEVICE`: which of the CUDA devices that this process can see, counted from 0; 0 where it is not set. Throws `ConfigError` for
- * anything but a decimal number.
+ * anything but a decimal number from 0 to 1,023.
  */
 export function cudaDeviceIndex(env: Env = process.env): number {
-  return decimal(env, "ZAP_CUDA_DEVICE", 0, 0, MAX_DEVICE);
+  return readDecimal(env, "ZAP_CUDA_DEVICE", { byDefault: 0, least: 0, most: MAX_DEVICE });
 }
 
 /**
@@ -22,14 +20,6 @@ export function cudaDeviceIndex(env: Env = process.env): number {
  * where it is not set. Throws `ConfigError` for anything but a decimal number from 1 to 3,600,000.
  */
 export function deviceMillis(env: Env = process.env): number {
-  return decimal(env, "ZAP_DEVICE_MILLIS", DEFAULT_DEVICE_MILLIS, 1, MAX_DEVICE_MILLIS);
-}
-
-function decimal(env: Env, name: string, byDefault: number, least: number, most: number): number {
-  const text = env[name]?.trim() ?? "";
-  if (text === "") return byDefault;
-  const value = Number(text);
-  if (/^\d+$/.test(text) && value >= least && value <= most) return value;
-  const shown = JSON.stringify(text.slice(0, 60));
-  throw new ConfigError(`${name} is ${shown}; it takes a decimal number from ${least} to ${most}`);
+  const range = { byDefault: DEFAULT_DEVICE_MILLIS, least: 1, most: MAX_DEVICE_MILLIS };
+  return readDecimal(env, "ZAP_DEVICE_MILLIS", range);
 }

@@ -46,6 +46,7 @@ export class HeapArena {
   readonly messages = {
     letGo: (memory: Uint8Array): void => this.give(memory),
     bufferOf: (): null => null,
+    revive: (memory: Uint8Array): Uint8Array => memory,
     strict: false,
   };
 

@@ -3,14 +3,15 @@
  *
  * What lives here:
  * - `buffer.ts`: what a buffer and its allocator look like to everyone.
- * - `kind.ts`: what a kind of memory is; `heap-kind.ts`, `device-kind.ts`: the kinds.
+ * - `kind.ts`: what a kind of memory is; `heap-kind.ts`, `device-kind.ts`: the kinds. Beside the latter `device-info.ts` (what a device
+ *   says of itself) and `spans.ts` (which headers it is to check).
  * - `slab-pool.ts`: the pool. Below it `slab-store.ts` (regions, and what may be taken from the kind), `slab-tree.ts` (free slabs,
- *   splitting, merging) and `slab-region.ts` (a slab); beside it `slab-buffer.ts` (a slab in somebody's hands), `owned.ts` (whose
+ *   splitting, merging), `slab-region.ts` (a slab) and `slab-sizes.ts` (the sizes that there are); beside it `slab-buffer.ts` (a slab in somebody's hands), `owned.ts` (whose
  *   turn it is to write), `slab-waiters.ts`, `slab-leaks.ts` and `slab-end.ts` (closing).
  * - `pool-bytes.ts`, `device-settings.ts`, `debug-mode.ts`: what an operator sets.
  * - `heap-arena.ts`: reusable heap memory for messages, where there is no managed memory.
  *
- * May import: ffi, errors.
+ * May import: ffi, settings, errors.
  * Start at `buffer.ts`, then `slab-pool.ts`.
  */
 export type { Buffer, BufferAllocator, Owner, SlabBuffer } from "./buffer.ts";
@@ -21,6 +22,7 @@ export { isSlabBuffer } from "./slab-buffer.ts";
 export { POISON, SlabPool } from "./slab-pool.ts";
 export type { PoolOptions, PoolStats } from "./slab-pool.ts";
 export type { PoolCloseOptions, PoolReport } from "./slab-end.ts";
+export { leakText } from "./slab-leaks.ts";
 export type { LeakReport } from "./slab-leaks.ts";
 export { debugMode } from "./debug-mode.ts";
 export { umaPoolBytes } from "./pool-bytes.ts";

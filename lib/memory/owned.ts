@@ -11,6 +11,8 @@ export abstract class OwnedMemory {
   /** Why nobody can say whether the device has let go of the memory. */
   fault: Error | null = null;
   protected released = false;
+  /** Readings that are going on. */
+  private loans = 0;
   protected readonly debug: boolean;
 
   constructor(debug: boolean) {
@@ -47,19 +49,25 @@ export abstract class OwnedMemory {
   }
 
   /**
-   * The device reads the memory until `idle` resolves; a release takes effect only then. Where it rejects nobody knows whether the
-   * device still reads: then nobody gets the memory again.
+   * The device reads the memory until `returned` is called; a release takes effect only then. Several may read at once. `idle` resolves
+   * after that, never rejects, and may be shared by many buffers.
    */
   lend(idle: Promise<void>): void {
     this.demandHeld("lend");
-    if (this.fence !== null) throw new OwnerError("buffer: a hand-over or another check is still going on");
-    this.fence = idle.then(
-      () => void (this.fence = null),
-      (error: Error) => {
-        this.fence = null;
-        this.fault = error;
-      },
-    );
+    if (this.fence !== null && this.loans === 0)
+      throw new OwnerError("buffer: a hand-over is still going on");
+    this.loans++;
+    this.fence = this.fence === null ? idle : Promise.all([this.fence, idle]).then(() => {});
+  }
+
+  /** Ends one loan. With a `fault` nobody knows whether the device still reads: then nobody gets the memory again. */
+  returned(fault: Error | null): void {
+    this.fault ??= fault;
+    if (--this.loans === 0) this.fence = null;
+  }
+
+  spoil(error: Error): void {
+    this.fault ??= error;
   }
 
   /** Calls `done` when the device has let go of the memory, `failed` where nobody can say so. */

@@ -71,7 +71,7 @@ export class Leaks {
   }
 
   /** An epoch for one buffer. */
-  alone(stack: string): Epoch {
+  alone(stack: string | null): Epoch {
     const epoch = new Epoch(this, 0, stack);
     registry.register(epoch, epoch.count);
     return epoch;
@@ -123,15 +123,21 @@ function sum(a: LeakReport, b: LeakReport): LeakReport {
   return { ...a, buffers: a.buffers + b.buffers, bytes: a.bytes + b.bytes };
 }
 
-/** What happens to reports when nobody asked for them: a warning of the process. */
-export function warnOfLeak({ cause, buffers, bytes, stack, error }: LeakReport): void {
+/** A report in one sentence. */
+export function leakText({ cause, buffers, bytes, error }: LeakReport): string {
   const lost = `${bytes} bytes of the pool are lost`;
   const texts = {
-    collected: `${buffers} buffers were never released; ${lost}`,
+    collected: `${buffers === 1 ? "1 buffer was" : `${buffers} buffers were`} never released; ${lost}`,
     detached: `memory of a buffer was transferred away; ${lost}`,
     device: `the device failed: ${error instanceof Error ? error.message : String(error)}; ${lost}`,
   };
-  process.emitWarning(texts[cause], {
+  return texts[cause];
+}
+
+/** What happens to reports when nobody asked for them: a warning of the process. */
+export function warnOfLeak(report: LeakReport): void {
+  const { cause, stack } = report;
+  process.emitWarning(leakText(report), {
     type: "ZapPoolWarning",
     code: `ZAP_POOL_${cause.toUpperCase()}`,
     ...(stack === null ? {} : { detail: stack }),

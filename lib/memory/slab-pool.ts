@@ -101,15 +101,23 @@ export class SlabPool implements BufferHome {
     return this.waiters.wait(size, this.trace(), signal, () => this.changed());
   }
 
-  /** The same without waiting: null where `alloc` would wait. It never overtakes those who wait. Throws what `alloc` rejects with. */
-  tryAlloc(size: number): SlabBuffer | null {
+  /**
+   * The same without waiting: null where `alloc` would wait. It never overtakes those who wait. Throws what `alloc` rejects with.
+   * A `lasting` buffer is watched for leaks by itself, so that those that were asked for with it need not outlive it to be found.
+   */
+  tryAlloc(size: number, lasting = false): SlabBuffer | null {
     if (this.end !== null) throw new ClosedError("alloc: the pool is closed");
     if (!(size <= this.store.largest) || size < 1 || !Number.isSafeInteger(size)) throw this.refusal(size);
     if (this.waiters.first !== null) return null;
     const slab = this.store.take(size, true);
-    if (slab !== null) return this.handOut(slab, size, this.trace());
+    if (slab !== null) return this.handOut(slab, size, this.trace(), lasting);
     if (this.outstanding > 0) return null;
     throw this.whyNot(size);
+  }
+
+  /** Calls of `alloc` that wait. */
+  get waiting(): number {
+    return this.waiters.length;
   }
 
   stats(): PoolStats {
@@ -157,7 +165,7 @@ export class SlabPool implements BufferHome {
   /** The same where the device failed. */
   lose({ slab, epoch }: PooledBuffer, error: unknown): void {
     this.accountBack(slab, epoch.count);
-    this.store.lose(slab, "device", error);
+    this.store.lose(slab, error instanceof PoolError ? "detached" : "device", error);
     this.changed();
   }
 
@@ -170,8 +178,8 @@ export class SlabPool implements BufferHome {
     return this.debug ? (new Error("the buffer was asked for here").stack ?? "") : null;
   }
 
-  private handOut(slab: Slab, size: number, stack: string | null): SlabBuffer {
-    const epoch = stack === null ? this.leaks.join() : this.leaks.alone(stack);
+  private handOut(slab: Slab, size: number, stack: string | null, lasting = false): SlabBuffer {
+    const epoch = stack === null && !lasting ? this.leaks.join() : this.leaks.alone(stack);
     const { bytes } = slab;
     const { count } = epoch;
     count.buffers++;

@@ -1,9 +1,11 @@
 /**
  * Transports: a wire over a memory, and the choice among them.
  *
- * What lives here: the contract (`contract.ts`), what this host can run (`probe.ts`, `probes/`, `host.ts`), which transport
- * that means (`resolve.ts`), opening it (`pick.ts`), and one file per transport (`default.ts`).
- * May import: wire, memory, ffi, errors.
+ * What lives here: the contract (`contract.ts`), the transports that there are (`registry.ts`), what this host can run (`probe.ts`,
+ * `probes/`, `host.ts`), which transport that means (`resolve.ts`), opening it (`pick.ts`), and one file per transport (`default.ts`,
+ * `uma.ts`, over what they share in `sockets-transport.ts`). Beside them `settings.ts` (are the environment's values usable) and
+ * `log.ts` (lines on standard error).
+ * May import: wire, memory, ffi, settings, errors.
  * Start at `contract.ts`, then `pick.ts`.
  */
 export {

@@ -1,16 +1,15 @@
 /** The library's own log: single JSON lines on standard error, which `ZAP_TRANSPORT_QUIET=1` silences. */
+import { readFlag, type Env } from "../settings/index.ts";
 import type { TransportEvent } from "./contract.ts";
-import { readFlag } from "./flag.ts";
 
 /** Lines of one kind that go out in a second; what is above is counted in the next line of that kind. */
 const LINES_PER_SECOND_MAX = 5;
 
 type Fields = Readonly<Record<string, unknown>>;
-export type Env = Readonly<Record<string, string | undefined>>;
 
 /** Throws `ConfigError` for a value that is neither yes nor no. */
 export function isQuiet(env: Env = process.env): boolean {
-  return readFlag("ZAP_TRANSPORT_QUIET", env["ZAP_TRANSPORT_QUIET"]);
+  return readFlag(env, "ZAP_TRANSPORT_QUIET");
 }
 
 export function logLine(level: "info" | "warn", event: string, fields: Fields): void {

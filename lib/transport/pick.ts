@@ -1,12 +1,13 @@
 /** `pick`: opens the best transport that this host can really run, and says how it came to it. */
 import { ConfigError, NotAvailableError } from "../errors/index.ts";
-import { cudaDeviceIndex, debugMode, deviceMillis, umaPoolBytes } from "../memory/index.ts";
+import type { Env } from "../settings/index.ts";
 import type { Probe, Transport, TransportOptions } from "./contract.ts";
-import { isQuiet, logEvents, logLine, type Env } from "./log.ts";
+import { isQuiet, logEvents, logLine } from "./log.ts";
 import { probeRow } from "./probe.ts";
 import { thisHost } from "./host.ts";
 import { REGISTRY } from "./registry.ts";
 import { resolveSelection } from "./resolve.ts";
+import { checkSettings } from "./settings.ts";
 
 export interface PickOptions extends TransportOptions {
   /** Fail with `NotAvailableError` where the preferred transport is not available. Default: `ZAP_TRANSPORT_STRICT`, else false. */
@@ -23,7 +24,7 @@ let logged = false;
  * rank, ending at `default`; what was tried and why it failed is in the result's `selection`.
  *
  * Rejects with `UnknownTransportError` (lists the known names), `NotAvailableError` (`strict`), `ConfigError` or `AddressError`
- * (an option that cannot be used); nothing is left open. The first success of a process logs one line on standard error.
+ * (an option or a variable that cannot be used); nothing is left open. The first success of a process logs one line on standard error.
  */
 export async function pick(preferred?: string, options: PickOptions = {}): Promise<Transport> {
   if (typeof options !== "object" || options === null)
@@ -31,9 +32,7 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
   const { strict, env = process.env, ...rest } = options;
   if (strict !== undefined && typeof strict !== "boolean")
     throw new ConfigError("strict: true or false is needed");
-  // Every variable is looked at, whichever transport it is for: a typing error is found today, not with the next GPU.
-  const quiet = isQuiet(env);
-  for (const read of [umaPoolBytes, cudaDeviceIndex, deviceMillis, debugMode]) read(env);
+  checkSettings(env);
   const host = thisHost(env);
   const failed: Probe[] = [];
   for (;;) {
@@ -43,7 +42,7 @@ export async function pick(preferred?: string, options: PickOptions = {}): Promi
     try {
       if (open === null) throw new NotAvailableError(`this build cannot open ${selection.name}`);
       const transport = await open({ onEvent: logEvents(env), ...rest }, selection, host);
-      if (!quiet) announce(transport);
+      if (!isQuiet(env)) announce(transport);
       return transport;
     } catch (error) {
       if (!(error instanceof NotAvailableError) || selection.name === "default") throw error;

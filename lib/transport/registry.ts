@@ -1,4 +1,8 @@
-/** The transports of this build: one row each. A further transport is one more row here and nothing else elsewhere. */
+/**
+ * The transports of this build: one row each, and all that `pick` and the probes know of them. A further transport is a row here, its name
+ * and rank in `TRANSPORT_NAMES` (`contract.ts`), its operating systems in `registered` (`probe.ts`), a probe (`probes/index.ts`) and what
+ * opens it.
+ */
 import type { Probe, Selection, Transport, TransportName, TransportOptions } from "./contract.ts";
 import { openDefault } from "./default.ts";
 import type { Host } from "./host.ts";

@@ -1,15 +1,16 @@
 /** Which transport is meant: the caller's wish, the environment and the host, brought to one name. Opens nothing. */
 import { NotAvailableError, type TriedTransport } from "../errors/index.ts";
+import type { Env } from "../settings/index.ts";
 import { TRANSPORT_NAMES, type Probe, type Selection, type TransportName } from "./contract.ts";
-import { readFlag } from "./flag.ts";
 import { thisHost } from "./host.ts";
 import { probeRow, transportName } from "./probe.ts";
+import { checkSettings, isStrict } from "./settings.ts";
 
 export interface ResolveOptions {
   /** Fail where the preferred transport is not available. Default: `ZAP_TRANSPORT_STRICT`, else false. */
   readonly strict?: boolean;
   /** Default: the environment of the process. */
-  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly env?: Env;
   /** What was probed already; a transport that is not among them is probed when its turn comes. */
   readonly probes?: readonly Probe[];
 }
@@ -30,7 +31,7 @@ export interface Preference {
  */
 export function readPreference(preferred?: string, options: ResolveOptions = {}): Preference {
   const env = options.env ?? process.env;
-  const strict = options.strict ?? readFlag("ZAP_TRANSPORT_STRICT", env["ZAP_TRANSPORT_STRICT"]);
+  const strict = options.strict ?? isStrict(env);
   const given = String(preferred ?? "").trim() !== "";
   const wanted = given ? String(preferred) : (env["ZAP_TRANSPORT"] ?? "");
   const source = given ? "by the caller" : "by ZAP_TRANSPORT";
@@ -49,9 +50,10 @@ export function candidates({ name, strict }: Preference): readonly TransportName
 /**
  * What `pick` would choose here, without opening it: the first candidate whose probe says that it is available. Rejects with
  * `NotAvailableError`, which carries what was tried, where a strict preference is not available, and with the errors of
- * `readPreference`.
+ * `checkSettings` and `readPreference`.
  */
 export async function resolveSelection(preferred?: string, options: ResolveOptions = {}): Promise<Selection> {
+  checkSettings(options.env);
   const preference = readPreference(preferred, options);
   const host = thisHost(options.env);
   const tried: TriedTransport[] = [];

@@ -1,19 +1,21 @@
 /**
  * The `uma` transport: the sockets wire over memory that CPU and GPU share. On plaintext connections the kernel puts the bytes where the
- * GPU reads them; under TLS they are copied once, out of what Bun has decrypted.
+ * GPU reads them; under TLS they are copied out of what Bun has decrypted.
  */
-import { ConfigError, NotAvailableError, ZapError } from "../errors/index.ts";
+import { ConfigError, NotAvailableError, PoolError, ShimError, ZapError } from "../errors/index.ts";
 import { pollerVerbs, type PollerVerbs } from "../ffi/index.ts";
 import {
   debugMode,
+  leakText,
   openDeviceMemory,
   SlabPool,
   umaPoolBytes,
   type Buffer,
+  type LeakReport,
   type MemoryKind,
   type PoolReport,
 } from "../memory/index.ts";
-import { Poller, resolveLimits, SlabMemory, SocketsWire, STAGE_BYTES, STREAM_BYTES } from "../wire/index.ts";
+import { Poller, resolveLimits, SlabMemory, SocketsWire, STREAM_BYTES } from "../wire/index.ts";
 import type { Capabilities, CloseReport, Selection, Transport, TransportOptions } from "./contract.ts";
 import type { Host } from "./host.ts";
 import { UMA_CAPS, umaRuntime } from "./probes/uma.ts";
@@ -35,7 +37,12 @@ export async function openUma(
   } catch (cause) {
     throw cause instanceof ZapError && cause.code === "ERR_ZAP_CONFIG" ? cause : notAvailable(cause);
   }
-  return openOver(memory, pollerVerbs(memory.shim), { poolBytes, debug }, options, selection);
+  try {
+    return await openOver(memory, pollerVerbs(memory.shim), { poolBytes, debug }, options, selection);
+  } catch (cause) {
+    // No thread or no file descriptor is left, say: another transport may do.
+    throw cause instanceof ShimError ? notAvailable(cause) : cause;
+  }
 }
 
 export interface PoolSettings {
@@ -51,30 +58,40 @@ export async function openOver(
   options: TransportOptions,
   selection: Selection,
 ): Promise<Transport> {
-  const pool = new SlabPool(kind, settings);
+  const { onEvent } = options;
+  const report = (leak: LeakReport): void => {
+    try {
+      onEvent?.({ type: "error", peer: null, error: new PoolError(leakText(leak)) });
+    } catch (error) {
+      // A listener's bug is its own.
+      reportError(error);
+    }
+  };
+  const pool = new SlabPool(kind, { ...settings, onLeak: report });
   let poller: Poller | null = null;
   try {
     checkPoolBytes(settings.poolBytes, options);
     poller = options.tls === undefined ? await Poller.open(verbs) : null;
     const memory = new SlabMemory(pool, poller);
-    return new UmaTransport(await SocketsWire.open(options, memory), selection, pool, memory);
+    return new UmaTransport(await SocketsWire.open(options, memory), selection, memory);
   } catch (error) {
     poller?.close();
-    await pool.close();
+    // What went wrong first is what counts.
+    await pool.close().catch(() => {});
     throw error;
   }
 }
 
 /**
- * Every connection may be in the middle of a frame: less memory than that takes, and two of them could wait for each other. Throws
- * `ConfigError`.
+ * The largest frame must fit beside the slab that all connections read into, and the regions that those two lie in. Readers that wait
+ * for memory hold none, so that is enough for any number of them. Throws `ConfigError`.
  */
 function checkPoolBytes(poolBytes: number, options: TransportOptions): void {
-  const { frameBytes, connections } = resolveLimits(options.limits);
-  const needed = 2 * Math.max(frameBytes, STREAM_BYTES) + connections * STAGE_BYTES + 2 * STREAM_BYTES;
+  const { frameBytes } = resolveLimits(options.limits);
+  const needed = 2 * Math.max(frameBytes, STREAM_BYTES) + 4 * STREAM_BYTES;
   if (poolBytes === 0 || poolBytes >= needed) return;
   throw new ConfigError(
-    `ZAP_UMA_POOL_BYTES is ${poolBytes}; with limits.frameBytes ${frameBytes} and limits.connections ${connections} uma needs at least ${needed}`,
+    `ZAP_UMA_POOL_BYTES is ${poolBytes}; with limits.frameBytes ${frameBytes} uma needs at least ${needed}`,
   );
 }
 
@@ -82,12 +99,13 @@ class UmaTransport extends SocketsTransport {
   readonly name = "uma";
   readonly caps: Capabilities;
   readonly poolBytes: number;
-  private readonly pool: SlabPool;
+  private readonly memory: SlabMemory;
   private closed: Promise<CloseReport> | null = null;
 
-  constructor(wire: SocketsWire, selection: Selection, pool: SlabPool, memory: SlabMemory) {
+  constructor(wire: SocketsWire, selection: Selection, memory: SlabMemory) {
     super(wire, selection);
-    this.pool = pool;
+    this.memory = memory;
+    const { pool } = memory;
     this.poolBytes = pool.poolBytes === 0 ? Infinity : pool.poolBytes;
     this.caps = {
       ...UMA_CAPS,
@@ -97,11 +115,11 @@ class UmaTransport extends SocketsTransport {
   }
 
   allocBuffer(size: number, options?: { signal?: AbortSignal }): Promise<Buffer> {
-    return this.pool.alloc(size, options);
+    return this.memory.alloc(size, options);
   }
 
   tryAllocBuffer(size: number): Buffer | null {
-    return this.pool.tryAlloc(size);
+    return this.memory.pool.tryAlloc(size);
   }
 
   close(): Promise<CloseReport> {
@@ -111,7 +129,7 @@ class UmaTransport extends SocketsTransport {
   /** Memory that is still in somebody's hands stays until it is released; the report counts it. */
   private async shut(): Promise<CloseReport> {
     const report = await this.wire.close();
-    const left: PoolReport = await this.pool.close({ outstanding: "report" });
+    const left: PoolReport = await this.memory.pool.close({ outstanding: "report" });
     return { ...report, buffers: left.buffers };
   }
 }

@@ -7,4 +7,4 @@
  */
 export type { CloseReport, Envelope, WireEvent, WireOptions, WireStats } from "./contract.ts";
 export { DEFAULT_LIMITS, resolveLimits, type Limits, type Pem, type TlsOptions } from "./settings.ts";
-export { Poller, SlabMemory, SocketsWire, STAGE_BYTES, STREAM_BYTES } from "./sockets/index.ts";
+export { Poller, SlabMemory, SocketsWire, STREAM_BYTES } from "./sockets/index.ts";

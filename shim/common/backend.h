@@ -55,7 +55,9 @@ struct zap_backend {
 
   /* ZAP_E_UNSUPPORTED for a kind of memory that it has not, ZAP_E_MEMORY where there is no more. */
   int32_t (*alloc)(void *state, struct zap_piece *piece);
-  void (*free)(void *state, struct zap_piece *piece);
+
+  /* What a driver refuses to free is lost: the piece is not asked about again. */
+  int32_t (*free)(void *state, struct zap_piece *piece);
 
   /* A new dma-buf descriptor, or ZAP_E_UNSUPPORTED. NULL where the vendor knows no such thing. */
   int32_t (*export_piece)(void *state, const struct zap_piece *piece);

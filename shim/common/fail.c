@@ -54,6 +54,12 @@ int32_t zap_fail_system(const char *call) {
     case EBADF: meaning = ": not an open file"; break;
     case EINVAL: meaning = ": invalid argument"; break;
     case ENOTSOCK: meaning = ": not a socket"; break;
+    case ENOTCONN: meaning = ": not connected"; break;
+    case EPERM: meaning = ": not possible for this kind of file"; break;
+    case ENOSPC: meaning = ": this user watches too many files (fs.epoll.max_user_watches)"; break;
+    case ECONNRESET: meaning = ": the far end broke the connection"; break;
+    case EPIPE: meaning = ": the connection is closed"; break;
+    case ETIMEDOUT: meaning = ": the far end does not answer"; break;
     default: break;
   }
   return zap_fail(ZAP_E_SYSTEM, "%s failed with errno %d%s", call, number, meaning);

@@ -1,3 +1,8 @@
+/* pipe2 is no part of POSIX. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+
 #include "poller.h"
 
 #include <errno.h>
@@ -9,10 +14,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fail.h"
 #include "readiness.h"
+#include "thread.h"
 #include "zap_shim.h"
 
 #define STOP_TAG UINT64_MAX
@@ -39,9 +46,12 @@ struct zap_poller {
   slot *slots;
   uint32_t slots_length;
   uint32_t slots_used;
+  uint32_t first_free; /* no slot before it is free */
   int32_t *ready; /* slot numbers; each slot at most once, so never more than there are slots */
   uint32_t ready_length;
   bool signalled; /* a wake-up byte is out that `take` has not answered yet */
+  bool stopping;
+  bool broken; /* the thread has ended by itself: nothing is reported any more */
   int set;
   int wake;    /* our end of the pair that wakes the caller */
   int stop[2]; /* a byte in [1] ends the thread */
@@ -64,8 +74,20 @@ static int32_t unknown(int32_t number) {
   return zap_fail(ZAP_E_HANDLE, "poller: no slot %d is open", (int)number);
 }
 
-static int32_t system_failure(const char *what) {
-  return zap_fail(ZAP_E_SYSTEM, "poller: %s: %s", what, strerror(errno));
+/*
+ * One byte, so that the caller's event loop turns to the poller. Should the pair be full, it has bytes to turn to already; should the
+ * caller have closed its end, nobody waits. But where the system is short of memory for a moment, a byte that is not sent now would
+ * leave the caller asleep for good.
+ */
+static void wake_caller(zap_poller *poller) {
+  while (send(poller->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && (errno == ENOBUFS || errno == ENOMEM || errno == EINTR)) {
+    struct timespec millisecond = {.tv_nsec = 1000000};
+    nanosleep(&millisecond, NULL);
+    pthread_mutex_lock(&poller->lock);
+    bool stopping = poller->stopping;
+    pthread_mutex_unlock(&poller->lock);
+    if (stopping) return;
+  }
 }
 
 static void report(zap_poller *poller, const uint64_t *tags, int count) {
@@ -79,16 +101,21 @@ static void report(zap_poller *poller, const uint64_t *tags, int count) {
   bool wake = poller->ready_length > 0 && !poller->signalled;
   if (wake) poller->signalled = true;
   pthread_mutex_unlock(&poller->lock);
-  /* Should the pair be full, the caller has bytes to wake up to already. */
-  if (wake) (void)!send(poller->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (wake) wake_caller(poller);
 }
 
 static void *run(void *argument) {
   zap_poller *poller = argument;
   uint64_t tags[WAIT_BATCH];
+  zap_thread_name("zap-poller");
   for (;;) {
     int count = zap_readiness_wait(poller->set, tags, WAIT_BATCH);
-    if (count < 0) return NULL;
+    if (count < 0) {
+      pthread_mutex_lock(&poller->lock);
+      poller->broken = true;
+      pthread_mutex_unlock(&poller->lock);
+      return NULL;
+    }
     for (int i = 0; i < count; i++)
       if (tags[i] == STOP_TAG) return NULL;
     report(poller, tags, count);
@@ -105,9 +132,25 @@ static int start_thread(zap_poller *poller) {
   return failed;
 }
 
-static int nonblocking(int fd) {
-  return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) | fcntl(fd, F_SETFD, FD_CLOEXEC);
+/* Two descriptors that do not wait, and that no program that is started meanwhile inherits. */
+#if defined(__linux__)
+static int open_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC | O_NONBLOCK); }
+
+static int open_pair(int ends[2]) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends); }
+#else
+/* The system has no call that does it at once. */
+static int settle(const int ends[2]) {
+  for (int at = 0; at < 2; at++) {
+    int flags = fcntl(ends[at], F_GETFL);
+    if (flags < 0 || fcntl(ends[at], F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(ends[at], F_SETFD, FD_CLOEXEC) < 0) return -1;
+  }
+  return 0;
 }
+
+static int open_pipe(int ends[2]) { return pipe(ends) < 0 ? -1 : settle(ends); }
+
+static int open_pair(int ends[2]) { return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0 ? -1 : settle(ends); }
+#endif
 
 static void close_if_open(int fd) {
   if (fd >= 0) close(fd);
@@ -129,22 +172,23 @@ int32_t zap_poller_start(zap_poller **out, int32_t *wake_fd) {
   zap_poller *poller = calloc(1, sizeof *poller);
   if (poller == NULL) return zap_fail(ZAP_E_MEMORY, "poller: out of memory");
   poller->set = poller->wake = poller->stop[0] = poller->stop[1] = -1;
-  pthread_mutex_init(&poller->lock, NULL);
+  if (pthread_mutex_init(&poller->lock, NULL) != 0) {
+    free(poller);
+    return zap_fail(ZAP_E_SYSTEM, "pthread_mutex_init failed: out of memory");
+  }
 
   int pair[2] = {-1, -1};
   const char *failed = NULL;
   poller->set = zap_readiness_open();
-  if (poller->set < 0) failed = "cannot open the set of sockets";
-  else if (pipe(poller->stop) < 0 || nonblocking(poller->stop[0]) < 0 || nonblocking(poller->stop[1]) < 0)
-    failed = "cannot open a pipe";
-  else if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0 || nonblocking(pair[0]) < 0 || nonblocking(pair[1]) < 0)
-    failed = "cannot open a socket pair";
-  else if (zap_readiness_arm(poller->set, poller->stop[0], STOP_TAG, false) < 0) failed = "cannot watch a pipe";
+  if (poller->set < 0) failed = "poller: opening the set of sockets";
+  else if (open_pipe(poller->stop) < 0) failed = "poller: pipe";
+  else if (open_pair(pair) < 0) failed = "poller: socketpair";
+  else if (zap_readiness_arm(poller->set, poller->stop[0], STOP_TAG, false) < 0) failed = "poller: watching a pipe";
+  int32_t status = failed == NULL ? ZAP_OK : zap_fail_system(failed);
   poller->wake = pair[0];
-  int32_t status = failed == NULL ? ZAP_OK : system_failure(failed);
   if (status == ZAP_OK) {
     errno = start_thread(poller);
-    if (errno != 0) status = system_failure("cannot start a thread");
+    if (errno != 0) status = zap_fail_system("poller: pthread_create");
   }
   if (status != ZAP_OK) {
     close_if_open(pair[1]);
@@ -157,25 +201,28 @@ int32_t zap_poller_start(zap_poller **out, int32_t *wake_fd) {
 }
 
 void zap_poller_stop(zap_poller *poller) {
+  pthread_mutex_lock(&poller->lock);
+  poller->stopping = true;
+  pthread_mutex_unlock(&poller->lock);
   while (write(poller->stop[1], "", 1) < 0 && errno == EINTR) continue;
   pthread_join(poller->thread, NULL);
   destroy(poller);
 }
 
-/* Room for one more slot; its index, or -1. */
-static int64_t free_index(zap_poller *poller) {
+/* Room for one more slot; its index, or a failure without a text. */
+static int32_t free_index(zap_poller *poller) {
   if (poller->slots_used < poller->slots_length) {
-    for (uint32_t i = 0; i < poller->slots_length; i++)
-      if (poller->slots[i].fd < 0) return i;
+    for (uint32_t i = poller->first_free; i < poller->slots_length; i++)
+      if (poller->slots[i].fd < 0) return (int32_t)i;
   }
   uint32_t before = poller->slots_length;
-  if (before >= ZAP_POLLER_SLOTS) return -1;
+  if (before >= ZAP_POLLER_SLOTS) return ZAP_E_LIMIT;
   uint32_t after = before == 0 ? FIRST_SLOTS : before * 2;
   slot *slots = realloc(poller->slots, after * sizeof *slots);
-  if (slots == NULL) return -1;
+  if (slots == NULL) return ZAP_E_MEMORY;
   poller->slots = slots;
   int32_t *ready = realloc(poller->ready, after * sizeof *ready);
-  if (ready == NULL) return -1;
+  if (ready == NULL) return ZAP_E_MEMORY;
   poller->ready = ready;
   for (uint32_t i = before; i < after; i++) {
     memset(&slots[i], 0, sizeof slots[i]);
@@ -183,15 +230,15 @@ static int64_t free_index(zap_poller *poller) {
     slots[i].generation = 1;
   }
   poller->slots_length = after;
-  return before;
+  return (int32_t)before;
 }
 
 int32_t zap_poller_add(zap_poller *poller, int32_t fd) {
   /* A descriptor of our own: the caller's may be closed, and its number used again, at any time. */
   int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (own < 0) return system_failure("cannot duplicate a socket");
+  if (own < 0) return zap_fail_system("poller: duplicating a socket");
   pthread_mutex_lock(&poller->lock);
-  int64_t index = free_index(poller);
+  int32_t index = free_index(poller);
   int32_t number = 0;
   if (index >= 0) {
     slot *one = &poller->slots[index];
@@ -199,18 +246,23 @@ int32_t zap_poller_add(zap_poller *poller, int32_t fd) {
     one->armed_before = one->reported = one->leaving = false;
     one->readers = 0;
     poller->slots_used++;
+    poller->first_free = (uint32_t)index + 1;
     number = number_of(poller, (uint32_t)index);
   }
   pthread_mutex_unlock(&poller->lock);
   if (index >= 0) return number;
   close(own);
+  if (index == ZAP_E_MEMORY) return zap_fail(ZAP_E_MEMORY, "poller: out of memory for another socket");
   return zap_fail(ZAP_E_LIMIT, "poller: there is room for %d sockets", ZAP_POLLER_SLOTS);
 }
 
 /* With the lock held: lets go of the socket, and makes its number unknown. */
 static void vacate(zap_poller *poller, slot *one) {
+  if (one->armed_before) zap_readiness_forget(poller->set, one->fd);
   close(one->fd);
   one->fd = -1;
+  uint32_t index = (uint32_t)(one - poller->slots);
+  if (index < poller->first_free) poller->first_free = index;
   one->generation = one->generation == GENERATION_MAX ? 1 : (uint16_t)(one->generation + 1);
   poller->slots_used--;
 }
@@ -239,18 +291,21 @@ int32_t zap_poller_arm(zap_poller *poller, int32_t number) {
   slot *one = find(poller, number);
   int armed = 0;
   int error = 0;
-  if (one != NULL && !one->reported) {
+  bool broken = poller->broken;
+  if (one != NULL && !one->reported && !broken) {
     armed = zap_readiness_arm(poller->set, one->fd, (uint64_t)number, one->armed_before);
     error = errno;
     if (armed == 0) one->armed_before = true;
   }
   pthread_mutex_unlock(&poller->lock);
   if (one == NULL) return unknown(number);
+  if (broken) return zap_fail(ZAP_E_SYSTEM, "poller: its set of sockets was closed by somebody else in this process");
   errno = error;
-  return armed == 0 ? ZAP_OK : system_failure("cannot watch a socket");
+  return armed == 0 ? ZAP_OK : zap_fail_system("poller: watching a socket");
 }
 
 int32_t zap_poller_take(zap_poller *poller, int32_t *slots, uint32_t capacity) {
+  if (slots == NULL && capacity > 0) return zap_fail(ZAP_E_INVALID, "take: a place for %u slots is needed", (unsigned)capacity);
   pthread_mutex_lock(&poller->lock);
   uint32_t count = poller->ready_length < capacity ? poller->ready_length : capacity;
   for (uint32_t i = 0; i < count; i++) {
@@ -269,12 +324,13 @@ static int32_t result_of(ssize_t received) {
   if (received >= 0) return (int32_t)received;
   if (errno == EAGAIN || errno == EWOULDBLOCK) return ZAP_E_AGAIN;
   bool reset = errno == ECONNRESET || errno == EPIPE || errno == ETIMEDOUT;
-  return zap_fail(reset ? ZAP_E_RESET : ZAP_E_SYSTEM, "recv: %s", strerror(errno));
+  int32_t status = zap_fail_system("recv");
+  return reset ? ZAP_E_RESET : status;
 }
 
 int32_t zap_poller_recv(zap_poller *poller, int32_t number, void *first, uint32_t first_bytes, void *second,
                         uint32_t second_bytes) {
-  if (first == NULL || first_bytes == 0 || (second == NULL && second_bytes > 0) || 
+  if (first == NULL || first_bytes == 0 || (second == NULL && second_bytes > 0) ||
       (uint64_t)first_bytes + second_bytes > INT32_MAX)
     return zap_fail(ZAP_E_INVALID, "recv: an address and 1 to %d bytes are needed", INT32_MAX);
   pthread_mutex_lock(&poller->lock);

@@ -13,9 +13,15 @@ int zap_readiness_open(void);
 
 /*
  * Reports `tag` once, as soon as `fd` can be read, has ended or is broken; to be called again after each report. `known`: it was
- * armed before. A descriptor leaves the set when it is closed.
+ * armed before, and not forgotten since.
  */
 int zap_readiness_arm(int set, int fd, uint64_t tag, bool known);
+
+/*
+ * Takes a descriptor that was armed out of the set; to be called before it is closed. Closing is not enough: epoll keeps what it has
+ * for as long as any duplicate of the descriptor is open, in this process or in another one.
+ */
+void zap_readiness_forget(int set, int fd);
 
 /* Waits for reports, at most `capacity` of them. Returns how many; 0 after a signal. */
 int zap_readiness_wait(int set, uint64_t *tags, int capacity);

@@ -17,6 +17,8 @@ int zap_readiness_arm(int set, int fd, uint64_t tag, bool known) {
   return epoll_ctl(set, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
 }
 
+void zap_readiness_forget(int set, int fd) { (void)epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL); }
+
 int zap_readiness_wait(int set, uint64_t *tags, int capacity) {
   struct epoll_event events[BATCH];
   int count = epoll_wait(set, events, capacity < BATCH ? capacity : BATCH, -1);

@@ -21,6 +21,13 @@ int zap_readiness_arm(int set, int fd, uint64_t tag, bool known) {
   return kevent(set, &change, 1, 0, 0, 0);
 }
 
+void zap_readiness_forget(int set, int fd) {
+  struct kevent change;
+  EV_SET(&change, (uintptr_t)fd, EVFILT_READ, EV_DELETE, 0, 0, 0);
+  /* What was reported has left by itself. */
+  (void)kevent(set, &change, 1, 0, 0, 0);
+}
+
 int zap_readiness_wait(int set, uint64_t *tags, int capacity) {
   struct kevent events[BATCH];
   int count = kevent(set, 0, 0, events, capacity < BATCH ? capacity : BATCH, 0);

@@ -26,6 +26,14 @@ struct alloc_job {
   struct zap_piece piece;
 };
 
+/* The text that is set stays: it says why the piece is not wanted. */
+static void undo(struct zap_device *device, struct zap_piece *piece) {
+  char text[ZAP_TEXT_BYTES];
+  zap_text_copy(text, sizeof text, zap_failure());
+  (void)zap_backend.free(device->state, piece);
+  (void)zap_fail(ZAP_E_DRIVER, "%s", text);
+}
+
 static int32_t run_alloc(struct zap_job *job) {
   struct alloc_job *alloc = (struct alloc_job *)job;
   struct zap_device *device = alloc->base.device;
@@ -46,7 +54,7 @@ static int32_t run_alloc(struct zap_job *job) {
       device->regions = region;
     }
     pthread_mutex_unlock(&device->lock);
-    if (status < 0) zap_backend.free(device->state, &region->piece);
+    if (status < 0) undo(device, &region->piece);
   }
   if (status < 0) zap_object_release(&region->object);
   else alloc->piece = region->piece;
@@ -104,9 +112,9 @@ static int32_t run_free(struct zap_job *job) {
   if (region == NULL) return not_here(handle);
   /* A kernel may read it. Where the wait fails the device is broken, and no kernel runs there either. */
   (void)zap_device_wait(device);
-  zap_backend.free(device->state, &region->piece);
+  int32_t status = zap_backend.free(device->state, &region->piece);
   zap_object_release(&region->object);
-  return ZAP_OK;
+  return status;
 }
 
 /* ---- export ---- */

@@ -11,7 +11,10 @@
 
 #include <stdint.h>
 
-#if defined(__GNUC__)
+/* Protected: where one verb calls another it means its own, whatever else in the process has the same name. */
+#if defined(__ELF__)
+#define ZAP_EXPORT __attribute__((visibility("protected")))
+#elif defined(__GNUC__)
 #define ZAP_EXPORT __attribute__((visibility("default")))
 #else
 #define ZAP_EXPORT

@@ -90,6 +90,8 @@ ZAP_EXPORT int32_t ZAP_UMA(close)(int32_t device);
 
 /* Allocates `bytes` of `memory` (enum zap_memory), not touched. Returns the region's handle and fills `region`. */
 ZAP_EXPORT int32_t ZAP_UMA(region_alloc)(int32_t device, uint32_t memory, uint64_t bytes, zap_region *region);
+
+/* The handle is gone whatever comes of it: memory that the driver fails to free is lost. */
 ZAP_EXPORT int32_t ZAP_UMA(region_free)(int32_t device, int32_t region);
 
 /* A new dma-buf file descriptor of a whole region, the caller's to close. ZAP_E_UNSUPPORTED where device or memory cannot. */
@@ -127,7 +129,10 @@ ZAP_EXPORT int32_t ZAP_UMA(poller_open)(int32_t *wake_fd);
 /* Ends the thread and closes what the poller holds. */
 ZAP_EXPORT int32_t ZAP_UMA(poller_close)(int32_t poller);
 
-/* Takes a duplicate of the connected stream socket `fd`, not armed. Returns its slot. */
+/*
+ * Takes a duplicate of the connected stream socket `fd`, not armed. Returns its slot. ZAP_E_LIMIT where a poller has 65,536 of them,
+ * ZAP_E_SYSTEM where this process has no descriptor left. After `remove` the same socket may be added again.
+ */
 ZAP_EXPORT int32_t ZAP_UMA(poller_add)(int32_t poller, int32_t fd);
 ZAP_EXPORT int32_t ZAP_UMA(poller_remove)(int32_t poller, int32_t slot);
 

@@ -133,7 +133,7 @@ static void probe_memory(struct zap_cuda *cuda, const zap_uma_device *about, str
     zap_row(rows, name, false, "The driver is there but cannot give memory: see nvidia-smi for who has it.", "%s", zap_failure());
     return;
   }
-  zap_cuda_free(cuda, &piece);
+  (void)zap_cuda_free(cuda, &piece);
   if (about->memory == ZAP_MEMORY_MANAGED) {
     zap_row(rows, name, true, NULL, "managed, for CPU and GPU at once");
   } else {

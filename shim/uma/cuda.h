@@ -18,7 +18,7 @@ struct zap_cuda {
 };
 
 int32_t zap_cuda_alloc(void *state, struct zap_piece *piece);
-void zap_cuda_free(void *state, struct zap_piece *piece);
+int32_t zap_cuda_free(void *state, struct zap_piece *piece);
 int32_t zap_cuda_export(void *state, const struct zap_piece *piece);
 
 /* Loads the kernel. Sets ZAP_UMA_KERNELS, or says in `no_kernels` why not. */

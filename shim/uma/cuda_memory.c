@@ -70,10 +70,12 @@ int32_t zap_cuda_alloc(void *state, struct zap_piece *piece) {
   }
 }
 
-void zap_cuda_free(void *state, struct zap_piece *piece) {
+int32_t zap_cuda_free(void *state, struct zap_piece *piece) {
   struct zap_cuda *cuda = state;
-  if (piece->memory == ZAP_MEMORY_HOST) (void)ZAP_CUDA(&cuda->api, cuMemFreeHost, piece->vendor);
-  else (void)ZAP_CUDA(&cuda->api, cuMemFree_v2, (CUdeviceptr)(uintptr_t)piece->vendor);
+  bool host = piece->memory == ZAP_MEMORY_HOST;
+  CUresult code = host ? ZAP_CUDA(&cuda->api, cuMemFreeHost, piece->vendor)
+                       : ZAP_CUDA(&cuda->api, cuMemFree_v2, (CUdeviceptr)(uintptr_t)piece->vendor);
+  return code == CUDA_SUCCESS ? ZAP_OK : zap_cuda_fail(&cuda->api, host ? "cuMemFreeHost" : "cuMemFree_v2", code);
 }
 
 int32_t zap_cuda_export(void *state, const struct zap_piece *piece) {

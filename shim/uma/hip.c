@@ -88,7 +88,7 @@ static void probe_memory(struct zap_hip *hip, const zap_uma_device *about, struc
             zap_failure());
     return;
   }
-  zap_hip_free(hip, &piece);
+  (void)zap_hip_free(hip, &piece);
   if (about->memory == ZAP_MEMORY_MANAGED) {
     zap_row(rows, name, true, NULL, "managed, for CPU and GPU at once");
   } else {

@@ -66,10 +66,12 @@ int32_t zap_hip_alloc(void *state, struct zap_piece *piece) {
   }
 }
 
-void zap_hip_free(void *state, struct zap_piece *piece) {
+int32_t zap_hip_free(void *state, struct zap_piece *piece) {
   struct zap_hip *hip = state;
-  if (piece->memory == ZAP_MEMORY_HOST) (void)ZAP_HIP(&hip->api, hipHostFree, piece->vendor);
-  else (void)ZAP_HIP(&hip->api, hipFree, piece->vendor);
+  bool host = piece->memory == ZAP_MEMORY_HOST;
+  hipError_t code =
+      host ? ZAP_HIP(&hip->api, hipHostFree, piece->vendor) : ZAP_HIP(&hip->api, hipFree, piece->vendor);
+  return code == hipSuccess ? ZAP_OK : zap_hip_fail(&hip->api, host ? "hipHostFree" : "hipFree", code);
 }
 
 int32_t zap_hip_export(void *state, const struct zap_piece *piece) {

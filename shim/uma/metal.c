@@ -17,7 +17,6 @@ int32_t zap_metal_buffer(struct zap_metal *metal, uint64_t bytes, id *buffer, vo
     return zap_fail(ZAP_E_MEMORY, "%llu bytes are more than this GPU takes in one buffer (maxBufferLength %llu): ask for less",
                     (unsigned long long)bytes, (unsigned long long)longest);
   }
-  zap_calling("newBufferWithLength:options:");
   *buffer = zap_send_numbers(objc, metal->device, objc->sel.new_buffer, (NSUInteger)bytes, MTLResourceStorageModeShared);
   if (*buffer == NULL) {
     return zap_fail(ZAP_E_MEMORY, "newBufferWithLength:options: gave no buffer of %llu bytes: ask for less (ZAP_UMA_POOL_BYTES)",
@@ -51,11 +50,14 @@ static int32_t alloc_piece(void *state, struct zap_piece *piece) {
   return status;
 }
 
-static void free_piece(void *state, struct zap_piece *piece) {
+/* A release has no way to fail. */
+static int32_t free_piece(void *state, struct zap_piece *piece) {
   const struct zap_objc *objc = &((struct zap_metal *)state)->objc;
   void *pool = objc->objc_autoreleasePoolPush();
+  zap_calling("objc_release");
   objc->objc_release(piece->vendor);
   objc->objc_autoreleasePoolPop(pool);
+  return ZAP_OK;
 }
 
 /* ---- opening and closing; all of it inside a pool ---- */
@@ -130,7 +132,7 @@ static void probe_memory(struct zap_metal *metal, zap_uma_device *about, struct 
   } else if (alloc_piece(metal, &piece) < 0) {
     zap_row(rows, name, false, "The device is there but cannot give memory: Activity Monitor shows who has it.", "%s", zap_failure());
   } else {
-    free_piece(metal, &piece);
+    (void)free_piece(metal, &piece);
     zap_row(rows, name, true, NULL, "shared buffers, for CPU and GPU at once");
     /* No reason to do without the transport: the CPU has the same check. */
     if ((about->flags & ZAP_UMA_KERNELS) != 0) zap_row(rows, "Metal kernels", true, NULL, "compiled");

@@ -41,7 +41,6 @@ static id compile(struct zap_metal *metal) {
     no_kernels(metal, "stringWithUTF8String:", "out of memory");
     return NULL;
   }
-  zap_calling("newLibraryWithSource:options:error:");
   id library = zap_send_ids_error(objc, metal->device, objc->sel.new_library, source, NULL, &error);
   if (library == NULL) {
     no_kernels(metal, "newLibraryWithSource:options:error:", zap_metal_reason(objc, error));
@@ -52,7 +51,6 @@ static id compile(struct zap_metal *metal) {
   if (function == NULL) {
     no_kernels(metal, "newFunctionWithName:", "the compiled library has no zap_check_headers");
   } else {
-    zap_calling("newComputePipelineStateWithFunction:error:");
     pipeline = zap_send_id_error(objc, metal->device, objc->sel.new_pipeline, function, &error);
     if (pipeline == NULL) no_kernels(metal, "newComputePipelineStateWithFunction:error:", zap_metal_reason(objc, error));
   }
@@ -150,7 +148,6 @@ static void put_back(struct zap_metal *metal, struct zap_metal_check *check) {
 
 static int32_t encode(struct zap_metal *metal, struct zap_metal_check *check, const struct zap_batch *batch) {
   const struct zap_objc *objc = &metal->objc;
-  zap_calling("commandBuffer");
   id command = zap_send(objc, metal->queue, objc->sel.command);
   id encoder = command == NULL ? NULL : zap_send(objc, command, objc->sel.encoder);
   if (encoder == NULL) {
@@ -171,7 +168,6 @@ static int32_t encode(struct zap_metal *metal, struct zap_metal_check *check, co
   zap_send_sizes(objc, encoder, objc->sel.dispatch, groups, group);
   zap_send_void(objc, encoder, objc->sel.end);
   check->command = objc->objc_retain(command);
-  zap_calling("commit");
   zap_send_void(objc, command, objc->sel.commit);
   return ZAP_OK;
 }
@@ -203,7 +199,6 @@ int32_t zap_metal_check_poll(void *state, void *running, uint8_t *verdicts) {
   struct zap_metal_check *check = running;
   void *pool = objc->objc_autoreleasePoolPush();
   int32_t status = ZAP_E_AGAIN;
-  zap_calling("status");
   NSUInteger now = zap_send_number(objc, check->command, objc->sel.status);
   if (now == MTLCommandBufferStatusCompleted) {
     memcpy(verdicts, check->contents + check->capacity * sizeof(struct zap_target), check->count);
@@ -221,7 +216,6 @@ int32_t zap_metal_wait(void *state) {
   struct zap_metal *metal = state;
   const struct zap_objc *objc = &metal->objc;
   void *pool = objc->objc_autoreleasePoolPush();
-  zap_calling("waitUntilCompleted");
   for (struct zap_metal_check *check = metal->running; check != NULL; check = check->next) {
     zap_send_void(objc, check->command, objc->sel.wait);
   }

@@ -47,7 +47,7 @@ int32_t zap_metal_load(const char *runtime, const char *support, struct zap_objc
   if (objc->NSString == NULL) {
     return zap_fail(ZAP_E_SYMBOL, "%s brought no class NSString: it is not the system's own, or not of the same system", runtime);
   }
-#define SELECTOR(member, selector) objc->sel.member = objc->sel_registerName(selector);
+#define SELECTOR(member, selector) objc->sel.member = (struct zap_selector){objc->sel_registerName(selector), selector};
   ZAP_METAL_SELECTORS(SELECTOR)
 #undef SELECTOR
   return ZAP_OK;

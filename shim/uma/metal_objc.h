@@ -65,7 +65,13 @@ enum {
   X(status, "status")                                                                         \
   X(error, "error")
 
-#define ZAP_METAL_MEMBER(member, selector) SEL member;
+/* What a message is called, for the text of a timeout; and what it is sent by. */
+struct zap_selector {
+  SEL sel;
+  const char *name;
+};
+
+#define ZAP_METAL_MEMBER(member, selector) struct zap_selector member;
 struct zap_objc {
   SEL (*sel_registerName)(const char *name);
   id (*objc_getClass)(const char *name);
@@ -87,66 +93,72 @@ int32_t zap_metal_load(const char *runtime, const char *support, struct zap_objc
 
 /* ---- messages, by prototype ---- */
 
-static inline id zap_send(const struct zap_objc *objc, id self, SEL selector) {
-  return ((id(*)(id, SEL))objc->objc_msgSend)(self, selector);
+/* Any of them may be the one that hangs. */
+static inline SEL zap_said(struct zap_selector selector) {
+  zap_calling(selector.name);
+  return selector.sel;
 }
-static inline void zap_send_void(const struct zap_objc *objc, id self, SEL selector) {
-  ((void (*)(id, SEL))objc->objc_msgSend)(self, selector);
+
+static inline id zap_send(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  return ((id(*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector));
 }
-static inline void *zap_send_pointer(const struct zap_objc *objc, id self, SEL selector) {
-  return ((void *(*)(id, SEL))objc->objc_msgSend)(self, selector);
+static inline void zap_send_void(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  ((void (*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector));
 }
-static inline const char *zap_send_text(const struct zap_objc *objc, id self, SEL selector) {
-  return ((const char *(*)(id, SEL))objc->objc_msgSend)(self, selector);
+static inline void *zap_send_pointer(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  return ((void *(*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector));
 }
-static inline uint64_t zap_send_u64(const struct zap_objc *objc, id self, SEL selector) {
-  return ((uint64_t(*)(id, SEL))objc->objc_msgSend)(self, selector);
+static inline const char *zap_send_text(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  return ((const char *(*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector));
 }
-static inline NSUInteger zap_send_number(const struct zap_objc *objc, id self, SEL selector) {
-  return ((NSUInteger(*)(id, SEL))objc->objc_msgSend)(self, selector);
+static inline uint64_t zap_send_u64(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  return ((uint64_t(*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector));
 }
-static inline bool zap_send_bool(const struct zap_objc *objc, id self, SEL selector) {
-  return ((BOOL(*)(id, SEL))objc->objc_msgSend)(self, selector) != 0;
+static inline NSUInteger zap_send_number(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  return ((NSUInteger(*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector));
 }
-static inline bool zap_send_family(const struct zap_objc *objc, id self, SEL selector, long family) {
-  return ((BOOL(*)(id, SEL, long))objc->objc_msgSend)(self, selector, family) != 0;
+static inline bool zap_send_bool(const struct zap_objc *objc, id self, struct zap_selector selector) {
+  return ((BOOL(*)(id, SEL))objc->objc_msgSend)(self, zap_said(selector)) != 0;
 }
-static inline bool zap_responds(const struct zap_objc *objc, id self, SEL asked) {
-  return ((BOOL(*)(id, SEL, SEL))objc->objc_msgSend)(self, objc->sel.responds, asked) != 0;
+static inline bool zap_send_family(const struct zap_objc *objc, id self, struct zap_selector selector, long family) {
+  return ((BOOL(*)(id, SEL, long))objc->objc_msgSend)(self, zap_said(selector), family) != 0;
 }
-static inline id zap_send_id(const struct zap_objc *objc, id self, SEL selector, id argument) {
-  return ((id(*)(id, SEL, id))objc->objc_msgSend)(self, selector, argument);
+static inline bool zap_responds(const struct zap_objc *objc, id self, struct zap_selector asked) {
+  return ((BOOL(*)(id, SEL, SEL))objc->objc_msgSend)(self, zap_said(objc->sel.responds), asked.sel) != 0;
 }
-static inline id zap_send_id_error(const struct zap_objc *objc, id self, SEL selector, id argument, id *error) {
-  return ((id(*)(id, SEL, id, id *))objc->objc_msgSend)(self, selector, argument, error);
+static inline id zap_send_id(const struct zap_objc *objc, id self, struct zap_selector selector, id argument) {
+  return ((id(*)(id, SEL, id))objc->objc_msgSend)(self, zap_said(selector), argument);
 }
-static inline id zap_send_ids_error(const struct zap_objc *objc, id self, SEL selector, id first, id second, id *error) {
-  return ((id(*)(id, SEL, id, id, id *))objc->objc_msgSend)(self, selector, first, second, error);
+static inline id zap_send_id_error(const struct zap_objc *objc, id self, struct zap_selector selector, id argument, id *error) {
+  return ((id(*)(id, SEL, id, id *))objc->objc_msgSend)(self, zap_said(selector), argument, error);
 }
-static inline id zap_send_numbers(const struct zap_objc *objc, id self, SEL selector, NSUInteger first, NSUInteger second) {
-  return ((id(*)(id, SEL, NSUInteger, NSUInteger))objc->objc_msgSend)(self, selector, first, second);
+static inline id zap_send_ids_error(const struct zap_objc *objc, id self, struct zap_selector selector, id first, id second, id *error) {
+  return ((id(*)(id, SEL, id, id, id *))objc->objc_msgSend)(self, zap_said(selector), first, second, error);
 }
-static inline void zap_send_set(const struct zap_objc *objc, id self, SEL selector, id argument) {
-  ((void (*)(id, SEL, id))objc->objc_msgSend)(self, selector, argument);
+static inline id zap_send_numbers(const struct zap_objc *objc, id self, struct zap_selector selector, NSUInteger first, NSUInteger second) {
+  return ((id(*)(id, SEL, NSUInteger, NSUInteger))objc->objc_msgSend)(self, zap_said(selector), first, second);
 }
-static inline void zap_send_use(const struct zap_objc *objc, id self, SEL selector, id resource, NSUInteger usage) {
-  ((void (*)(id, SEL, id, NSUInteger))objc->objc_msgSend)(self, selector, resource, usage);
+static inline void zap_send_set(const struct zap_objc *objc, id self, struct zap_selector selector, id argument) {
+  ((void (*)(id, SEL, id))objc->objc_msgSend)(self, zap_said(selector), argument);
 }
-static inline void zap_send_buffer(const struct zap_objc *objc, id self, SEL selector, id buffer, NSUInteger offset,
+static inline void zap_send_use(const struct zap_objc *objc, id self, struct zap_selector selector, id resource, NSUInteger usage) {
+  ((void (*)(id, SEL, id, NSUInteger))objc->objc_msgSend)(self, zap_said(selector), resource, usage);
+}
+static inline void zap_send_buffer(const struct zap_objc *objc, id self, struct zap_selector selector, id buffer, NSUInteger offset,
                                    NSUInteger index) {
-  ((void (*)(id, SEL, id, NSUInteger, NSUInteger))objc->objc_msgSend)(self, selector, buffer, offset, index);
+  ((void (*)(id, SEL, id, NSUInteger, NSUInteger))objc->objc_msgSend)(self, zap_said(selector), buffer, offset, index);
 }
-static inline void zap_send_bytes(const struct zap_objc *objc, id self, SEL selector, const void *bytes, NSUInteger length,
+static inline void zap_send_bytes(const struct zap_objc *objc, id self, struct zap_selector selector, const void *bytes, NSUInteger length,
                                   NSUInteger index) {
-  ((void (*)(id, SEL, const void *, NSUInteger, NSUInteger))objc->objc_msgSend)(self, selector, bytes, length, index);
+  ((void (*)(id, SEL, const void *, NSUInteger, NSUInteger))objc->objc_msgSend)(self, zap_said(selector), bytes, length, index);
 }
-static inline void zap_send_sizes(const struct zap_objc *objc, id self, SEL selector, MTLSize first, MTLSize second) {
-  ((void (*)(id, SEL, MTLSize, MTLSize))objc->objc_msgSend)(self, selector, first, second);
+static inline void zap_send_sizes(const struct zap_objc *objc, id self, struct zap_selector selector, MTLSize first, MTLSize second) {
+  ((void (*)(id, SEL, MTLSize, MTLSize))objc->objc_msgSend)(self, zap_said(selector), first, second);
 }
 
 /* An NSString that belongs to the pool; NULL where out of memory. */
 static inline id zap_metal_string(const struct zap_objc *objc, const char *text) {
-  return ((id(*)(id, SEL, const char *))objc->objc_msgSend)(objc->NSString, objc->sel.string, text);
+  return ((id(*)(id, SEL, const char *))objc->objc_msgSend)(objc->NSString, zap_said(objc->sel.string), text);
 }
 
 /* What an NSError says, or that it says nothing. Holds as long as the pool. */

@@ -1,8 +1,16 @@
 import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { main, type Sources } from "../../lib/cli/zap-info.ts";
 import { UnknownTransportError, VERSION, type Probe } from "../../lib/index.ts";
 import { poor, rich } from "./zap-info-rows.ts";
+
+/** Every variable that the command reads or checks. */
+const SETTINGS = [
+  ...["ZAP_TRANSPORT", "ZAP_TRANSPORT_STRICT", "ZAP_TRANSPORT_QUIET", "ZAP_LIB_DIR", "ZAP_CUDA_DEVICE"],
+  ...["ZAP_DEVICE_MILLIS", "ZAP_UMA_POOL_BYTES", "ZAP_DEBUG", "ZAP_DPDK_VDEV"],
+  ...["LD_LIBRARY_PATH", "NO_COLOR", "FORCE_COLOR"],
+];
 
 interface Run {
   readonly code: number;
@@ -71,6 +79,14 @@ describe("the page", () => {
       [
         { ZAP_TRANSPORT: "rdma" },
         'zap-info: no transport is named "rdma" (asked for by ZAP_TRANSPORT); there are gpudirect, dpdk, uma, default, auto (ERR_ZAP_UNKNOWN_TRANSPORT)\n',
+      ],
+      [
+        { ZAP_UMA_POOL_BYTES: "4G" },
+        'zap-info: ZAP_UMA_POOL_BYTES is "4G"; it takes decimal bytes, 0 for no bound (ERR_ZAP_CONFIG)\n',
+      ],
+      [
+        { ZAP_DEBUG: "Maybe" },
+        'zap-info: ZAP_DEBUG is "Maybe"; it takes 1, true, yes, 0, false or no (ERR_ZAP_CONFIG)\n',
       ],
       [
         { ZAP_TRANSPORT_STRICT: "perhaps" },
@@ -148,6 +164,15 @@ describe("--check", () => {
     expect((await run(["--check", "default"], poor, { ZAP_TRANSPORT: "rdma" })).code).toBe(0);
   });
 
+  test("answers 1 where pick would refuse the settings, whatever the host can do", async () => {
+    const env = { ZAP_CUDA_DEVICE: "first" };
+    const stderr =
+      'zap-info: ZAP_CUDA_DEVICE is "first"; it takes a decimal number from 0 to 1023 (ERR_ZAP_CONFIG)\n';
+    for (const name of ["default", "dpdk"])
+      expect(await run(["--check", name], poor, env)).toEqual({ code: 1, stdout: "", stderr });
+    expect((await run(["--check", "rdma"], poor, env)).code).toBe(2);
+  });
+
   test("answers 2 and lists the known names for an unknown one", async () => {
     expect(await run(["--check", "rdma"])).toEqual({
       code: 2,
@@ -165,6 +190,7 @@ describe("options", () => {
       expect(stdout).toStartWith("Usage: zap-info");
       for (const each of ["--json", "--check NAME", "--help"]) expect(stdout).toContain(each);
       expect(stdout.split("\n").every((line) => line.length <= 80)).toBe(true);
+      for (const each of SETTINGS) expect(stdout).toContain(each);
     }
   });
 
@@ -183,6 +209,14 @@ describe("options", () => {
       expect(stderr).toContain("Usage: zap-info");
     });
   }
+});
+
+describe("its page in docs/", () => {
+  const page = readFileSync(join(import.meta.dir, "..", "..", "docs", "zap-info.md"), "utf8");
+
+  test("names every setting", () => {
+    for (const each of SETTINGS) expect(page).toContain(`\`${each}\``);
+  });
 });
 
 describe("the real command", () => {
@@ -225,6 +259,20 @@ describe("the real command", () => {
     ]);
     expect(strict.stderr).toContain("ERR_ZAP_NOT_AVAILABLE");
     expect(unknown.stderr).toContain("there are gpudirect, dpdk, uma, default");
+  });
+
+  test("says where ZAP_LIB_DIR names no folder, and goes on", async () => {
+    const { code, stdout, stderr } = await spawn(["--json"], { ZAP_LIB_DIR: "/no/such/folder" });
+    expect(code).toBe(0);
+    expect(stderr).toBe(
+      "zap-info: ZAP_LIB_DIR names /no/such/folder, which is no folder; it is passed over\n",
+    );
+    const rows = (JSON.parse(stdout).transports as Probe[]).flatMap((each) => each.prerequisites);
+    const shims = rows.filter((row) => row.name.startsWith("libzap_"));
+    expect(shims.length).toBeGreaterThan(0);
+    for (const row of shims)
+      expect(row.seen).toEndWith("; ZAP_LIB_DIR names /no/such/folder, which is no folder");
+    expect((await spawn([], { ZAP_LIB_DIR: import.meta.dir })).stderr).toBe("");
   });
 
   test("does not complain when its reader leaves early", async () => {

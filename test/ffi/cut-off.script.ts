@@ -1,6 +1,6 @@
 /**
- * Loads a library cut off at many lengths, in a process of its own: if the loader ever gets to see one of them, it may be the end of
- * this process. Arguments: the whole library, an empty folder. Says as JSON what came of it.
+ * Loads a library cut off at many lengths, and with zeros from there to its end, in a process of its own: if the loader ever gets to see
+ * one of them, it may be the end of this process. Arguments: the whole library, an empty folder. Says as JSON what came of it.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,6 +13,8 @@ export interface CutOffReport {
   readonly tried: number;
   /** Lengths at which it was loaded. */
   readonly loaded: number[];
+  /** Lengths at which it was loaded with zeros behind. The last 31 bytes are none that a loader looks at, and not tried. */
+  readonly zerosLoaded: number[];
   /** What was said of it, without paths and numbers. */
   readonly said: string[];
   /** What the probe's row of the shim said in the end, one for each length that was probed. */
@@ -33,9 +35,16 @@ async function main(library: string, folder: string): Promise<CutOffReport> {
     for (const by of [-1, 0, 1]) lengths.add(Math.max(0, at + by));
   for (let back = 0; back < 256; back += 8) lengths.add(whole.length - back);
 
-  const [loaded, said, rows]: [number[], Set<string>, Set<string>] = [[], new Set(), new Set()];
+  const [loaded, zerosLoaded]: [number[], number[]] = [[], []];
+  const [said, rows] = [new Set<string>(), new Set<string>()];
   for (const length of [...lengths].sort((a, b) => a - b)) {
     if (length > whole.length) continue;
+    if (length <= whole.length - 32) {
+      writeFileSync(path, Uint8Array.from(whole).fill(0, length));
+      const found = await tryShim(shim, env);
+      if ("shim" in found) zerosLoaded.push(length);
+      else said.add(plain(found.seen));
+    }
     // Only once, at the end: a file that is loaded must not be written to.
     writeFileSync(path, whole.subarray(0, length));
     const found = await tryShim(shim, env);
@@ -46,7 +55,7 @@ async function main(library: string, folder: string): Promise<CutOffReport> {
       rows.add(row === undefined ? "no row" : `${row.met}: ${plain(row.seen)}`);
     }
   }
-  return { bytes: whole.length, tried: lengths.size, loaded, said: [...said], rows: [...rows] };
+  return { bytes: whole.length, tried: lengths.size, loaded, zerosLoaded, said: [...said], rows: [...rows] };
 }
 
 function plain(text: string): string {

@@ -98,12 +98,53 @@ describe.if(onLinux)("an ELF library", () => {
     expect(faultOf(stripped, here, "mapped")).toBeNull();
   });
 
+  test("with zeros from somewhere to its end is told so", () => {
+    for (let at = 0; at <= whole.length - 32; at += at > whole.length - 256 ? 1 : 61) {
+      expect(faultOf(whole.slice().fill(0, at), here)).toMatch(/^(is|has) /);
+    }
+    expect(faultOf(whole.slice().fill(0, whole.length - 64), here)).toBe("is damaged: no names of sections");
+  });
+
+  test("has a dynamic section that leads somewhere, also where it has no section table", () => {
+    const view = new DataView(whole.buffer, whole.byteOffset);
+    const segments = Array.from({ length: view.getUint16(56, true) }, (_, index) => 64 + index * 56);
+    const dynamic = segments.find((at) => view.getUint32(at, true) === 2)!;
+    const start = Number(view.getBigUint64(dynamic + 8, true));
+    const entry = (tag: number) => {
+      let at = start;
+      while (view.getUint32(at, true) !== tag) at += 16;
+      return at;
+    };
+    const stripped = (change: (view: DataView) => void) =>
+      changed((copy) => {
+        copy.setBigUint64(40, 0n, true);
+        change(copy);
+      });
+    const cases: [string, (copy: DataView) => void][] = [
+      ["names", (copy) => copy.setUint32(dynamic, 0x6ffffff0, true)],
+      ["names", (copy) => new Uint8Array(copy.buffer).fill(0, start, start + 16)],
+      ["names", (copy) => copy.setBigUint64(entry(5) + 8, 1n << 40n, true)],
+      ["symbols", (copy) => copy.setBigUint64(entry(6) + 8, 1n << 40n, true)],
+      ["symbols", (copy) => copy.setUint32(entry(6), 0x6ffffff0, true)],
+    ];
+    for (const [what, change] of cases) {
+      const fault = `is damaged: its dynamic section leads to no ${what}`;
+      expect(faultOf(stripped(change), here)).toBe(fault);
+      expect(faultOf(stripped(change), here, "mapped")).toBeNull();
+    }
+  });
+
   test("is looked at in each of its parts", () => {
     const half = (at: number, value: number) => changed((view) => view.setUint16(at, value, true));
     expect(faultOf(half(16, 2), here)).toBe("is an ELF file, but no shared library");
     expect(faultOf(half(56, 0), here)).toBe("is an ELF file without segments");
     expect(faultOf(half(54, 32), here)).toBe("is an ELF file without segments");
     expect(faultOf(half(58, 40), here)).toBe("has a section table of unknown form");
+    expect(faultOf(half(60, 0), here)).toBe("has a section table of unknown form");
+    // No section, one of another kind, one that is not there.
+    for (const index of [0, 1, 0xfffe]) {
+      expect(faultOf(half(62, index), here)).toBe("is damaged: no names of sections");
+    }
     expect(
       faultOf(
         changed((view) => view.setBigUint64(32, 1n << 63n, true)),

@@ -154,6 +154,68 @@ describe.skipIf(noNative || process.platform !== "linux")("on a device", () => {
     await pool.close();
   });
 
+  test("a list that cannot be checked costs none of its buffers anything", async () => {
+    const { pool } = await poolOn("cuda");
+    const buffers = [1, 2, 3].map(() => {
+      const buffer = pool.tryAlloc(100)!;
+      buffer.bytes.set(messageOf(100));
+      return buffer;
+    });
+    buffers[1]!.release();
+    expect(await failureOf(checkHeaders(buffers))).toMatchObject({ code: "ERR_ZAP_CLOSED" });
+    const [first, , last] = buffers;
+    expect((await checkHeaders([first!, last!])).where).toBe("cuda");
+    await first!.handOver("gpu");
+    first!.release();
+    last!.release();
+    await Bun.sleep(0);
+    expect(pool.stats()).toMatchObject({ buffers: 0, lostBytes: 0 });
+    expect(await pool.close({ outstanding: "wait" })).toEqual({ buffers: 0, bytes: 0 });
+  });
+
+  test("one buffer may be read many times at once", async () => {
+    const { pool } = await poolOn("cuda", { kernel_millis: 20 });
+    const buffer = pool.tryAlloc(100)!;
+    buffer.bytes.set(messageOf(100));
+    const all = await Promise.all([1, 2, 3].map(() => checkHeaders([buffer, buffer])));
+    expect(all).toEqual(all.map(() => ({ verdicts: Uint8Array.of(0, 0), where: "cuda" as const })));
+    const checking = checkHeaders([buffer]);
+    expect(() => buffer.handOver("gpu")).toThrow("another hand-over");
+    await checking;
+    await buffer.handOver("gpu");
+    buffer.release();
+    await Bun.sleep(0);
+    expect(pool.stats().buffers).toBe(0);
+    await pool.close();
+  });
+
+  test("a buffer of a later launch may be released before that", async () => {
+    const { pool } = await poolOn("cuda", { kernel_millis: 20 });
+    const buffers = Array.from({ length: 65_600 }, () => {
+      const buffer = pool.tryAlloc(16)!;
+      buffer.bytes.set(messageOf(16));
+      return buffer;
+    });
+    const checking = checkHeaders(buffers);
+    for (const buffer of buffers) buffer.release();
+    expect((await checking).verdicts.every((verdict) => verdict === 0)).toBe(true);
+    await Bun.sleep(0);
+    expect(pool.stats()).toMatchObject({ buffers: 0, lostBytes: 0 });
+    await pool.close();
+  });
+
+  test("a launch that is not answered in time may still come: its memory is not used again", async () => {
+    const { pool } = await poolOn("cuda", { "delay.cuLaunchKernel": 300 }, { ZAP_DEVICE_MILLIS: "100" });
+    const buffer = pool.tryAlloc(100)!;
+    buffer.bytes.set(messageOf(100));
+    expect((await failureOf(checkHeaders([buffer]))).message).toContain("cuLaunchKernel");
+    buffer.release();
+    await Bun.sleep(0);
+    expect(pool.stats()).toMatchObject({ buffers: 0, lostBytes: 256 });
+    await Bun.sleep(400);
+    await pool.close().catch(() => {});
+  });
+
   test("an abort gives up the result, not the memory", async () => {
     const { pool } = await poolOn("cuda", { kernel_millis: 50 });
     const buffer = pool.tryAlloc(100)!;

@@ -223,6 +223,31 @@ static void each_call_fails(void) {
   }
 }
 
+/* Freeing fails: the region's handle is gone all the same, and what the driver kept is its own. */
+static void frees_fail(void) {
+  const struct {
+    uint32_t memory;
+    const char *call;
+  } kinds[] = {{ZAP_MEMORY_MANAGED, "cuMemFree_v2"}, {ZAP_MEMORY_DEVICE, "cuMemFree_v2"}, {ZAP_MEMORY_HOST, "cuMemFreeHost"}};
+  for (size_t at = 0; at < sizeof kinds / sizeof kinds[0]; at++) {
+    char lines[128], part[128];
+    snprintf(lines, sizeof lines, "fail.%s=719\n", kinds[at].call);
+    behave(lines);
+    zap_uma_device about;
+    zap_region region;
+    int32_t device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+    int32_t handle = ZAP_UMA(region_alloc)(device, kinds[at].memory, 65536, &region);
+    CHECK(device > 0 && handle > 0);
+    CHECK_EQUAL(ZAP_UMA(region_free)(device, handle), ZAP_E_DRIVER);
+    snprintf(part, sizeof part, "%s failed with CUDA_ERROR_LAUNCH_FAILED (719)", kinds[at].call);
+    CHECK_CONTAINS(text(), part);
+    CHECK_EQUAL(ZAP_UMA(region_free)(device, handle), ZAP_E_HANDLE);
+    CHECK_EQUAL(ZAP_UMA(live)(), 1);
+    CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+    CHECK_EQUAL(ZAP_UMA(live)(), 0);
+  }
+}
+
 static void failures(void) {
   refused("devices=0\n", 0, ZAP_E_DEVICE, "CUDA_ERROR_NO_DEVICE (100)");
   refused("devices=2\n", 2, ZAP_E_DEVICE, "GPU 2 is not there: this process has 2");
@@ -309,6 +334,7 @@ int main(int count, char **arguments) {
   not_concurrent();
   failures();
   each_call_fails();
+  frees_fail();
   rows();
   hangs();
   return checks_done("cuda on its double");

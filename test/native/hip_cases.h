@@ -110,6 +110,28 @@ static void hip_failures(void) {
   refuse("hip: no size", "fail.hipDeviceTotalMem=1", ZAP_E_DRIVER, "hipDeviceTotalMem failed");
   refuse("hip: not that device", "fail.hipSetDevice=101", ZAP_E_DEVICE, "hipSetDevice failed");
 
+  const struct {
+    uint32_t memory;
+    const char *call;
+  } kinds[] = {{ZAP_MEMORY_MANAGED, "hipFree"}, {ZAP_MEMORY_DEVICE, "hipFree"}, {ZAP_MEMORY_HOST, "hipHostFree"}};
+  for (size_t at = 0; at < sizeof kinds / sizeof kinds[0]; at++) {
+    char lines[64];
+    char part[64];
+    zap_region region;
+    (void)snprintf(lines, sizeof lines, "fail.%s=719", kinds[at].call);
+    harness_behave("hip: a free that fails", lines);
+    int32_t handle = open_device();
+    int32_t kept = uma.region_alloc(handle, kinds[at].memory, 4096, &region);
+    CHECK(kept > 0);
+    CHECK_EQUAL(uma.region_free(handle, kept), ZAP_E_DRIVER);
+    (void)snprintf(part, sizeof part, "%s failed with hipErrorLaunchFailure (719)", kinds[at].call);
+    CHECK_TEXT(error(), part);
+    CHECK_EQUAL(uma.region_free(handle, kept), ZAP_E_HANDLE);
+    CHECK_EQUAL(uma.close(handle), 0);
+    CHECK_EQUAL(uma.live(), 0);
+    harness_no_faults();
+  }
+
   /* Last, as its thread stays for ever. */
   harness_behave("hip: a runtime that hangs", "hang.hipInit=1");
   int32_t count = uma.probe(runtime, support, 0, 100, rows, 16);

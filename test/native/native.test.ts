@@ -1,6 +1,6 @@
 /** The C of the shims, under sanitizers: over a double of a backend, and the CUDA backend over a double of its driver. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { platformHere, platformLabel } from "../../lib/ffi/index.ts";
 import { zigHere } from "../../scripts/zig.ts";
@@ -80,7 +80,7 @@ describe.skipIf(COMPILER === null && !IN_CI)(
       "run CUDA over a double of its driver, every call of which fails once",
       async () => {
         const kernels = shop.path("kernels");
-        mkdirSync(kernels);
+        mkdirSync(kernels, { recursive: true });
         writeFileSync(join(kernels, "check_headers.ptx"), await ptx());
         const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", `-I${kernels}`];
         const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
@@ -88,6 +88,51 @@ describe.skipIf(COMPILER === null && !IN_CI)(
         const main = join(ROOT, "test/native/cuda_on_double.c");
         const program = await shop.link("cuda-on-double", [main, ...objects], flags);
         await expectOk([program, await doubles()], "cuda on its double", { ASAN_OPTIONS: "detect_leaks=1" });
+      },
+      180_000,
+    );
+
+    test.skipIf(!LINUX)(
+      "check a GPU to the end, also one whose kernel has none",
+      async () => {
+        const kernels = shop.path("kernels");
+        mkdirSync(kernels, { recursive: true });
+        writeFileSync(join(kernels, "check_headers.ptx"), await ptx());
+        const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", "-DTIMEOUT_MS=2000u", `-I${kernels}`];
+        const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
+        const objects = await shop.objects("check", [...parts, join(ROOT, "shim/check_cuda.c")], flags);
+        const program = await shop.link("check-cuda", objects, flags);
+        const gpu = shop.path("gpu");
+        mkdirSync(gpu);
+        const driver = join(gpu, "libcuda.so.1");
+        copyFileSync(join(await doubles(), "libcuda.so.1"), driver);
+        // Its last lines, and what it was about.
+        const check = async (behaviour: string) => {
+          writeFileSync(join(gpu, "double.conf"), behaviour);
+          const { code, output } = await finish([program, driver]);
+          return { code, lines: output.trim().split("\n") };
+        };
+        const healthy = await check("");
+        expect(healthy.lines.filter((line) => !line.startsWith("ok "))).toEqual(["check-cuda: all good"]);
+        expect(healthy.code).toBe(0);
+
+        const endless = await check("fail.cuEventQuery=600\n");
+        expect(endless.code).toBe(1);
+        expect(endless.lines.at(-1)).toBe("check-cuda: FAILED");
+        expect(endless.lines.at(-2)).toMatch(/^ok +close +nothing left$/);
+        const failed = endless.lines.filter((line) => line.startsWith("FAILED"));
+        expect(failed).toHaveLength(1);
+        expect(failed[0]).toMatch(/^FAILED check in managed +the kernel has not ended after 2000 ms: /);
+
+        // A real kernel without an end: the driver waits for it as well.
+        const stuck = await check("fail.cuEventQuery=600\nhang.cuStreamSynchronize=1\n");
+        expect(stuck.code).toBe(1);
+        expect(stuck.lines.at(-1)).toBe("check-cuda: FAILED");
+        expect(stuck.lines.filter((line) => line.startsWith("FAILED")).length).toBeGreaterThan(1);
+
+        const losing = await check("fail.cuMemFreeHost=719\n");
+        expect(losing.code).toBe(1);
+        expect(losing.lines.find((line) => line.startsWith("FAILED"))).toContain("cuMemFreeHost failed");
       },
       180_000,
     );
@@ -223,6 +268,16 @@ needs(checkable)(
         .map((line) => line.split(" ").at(-1)!);
       expect(declared.length).toBeGreaterThan(2);
       expect(exported.sort()).toEqual(declared.sort());
+      // A verb that calls another one means its own: no other library's can come in between, and nothing is looked up.
+      if (Bun.which("readelf") === null) continue;
+      const relocations = Bun.spawnSync([
+        "readelf",
+        "--relocs",
+        "--wide",
+        join(built, file),
+      ]).stdout.toString();
+      expect(relocations).toContain("R_");
+      expect(relocations).not.toContain(prefix);
     }
   },
 );

@@ -66,10 +66,99 @@ static void receiving(void) {
   CHECK_EQUAL(ZAP_UMA(live)(), 1);
 }
 
+/* As often as one likes, whoever else has the socket open: its own end stays open here, as the caller's does. */
+static void again(void) {
+  int ends[2];
+  int32_t slots[4];
+  char byte;
+  pair(ends);
+  for (int round = 0; round < 5; round++) {
+    int32_t slot = ZAP_UMA(poller_add)(poller, ends[0]);
+    CHECK(slot > 0);
+    CHECK_EQUAL(ZAP_UMA(poller_arm)(poller, slot), ZAP_OK);
+    if (round % 2 == 0) {
+      CHECK(write(ends[1], "x", 1) == 1);
+      CHECK_EQUAL(take(slots, 4), 1);
+      CHECK_EQUAL(slots[0], slot);
+      CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, slot, &byte, 1, NULL, 0), 1);
+      CHECK_EQUAL(ZAP_UMA(poller_arm)(poller, slot), ZAP_OK);
+    }
+    CHECK_EQUAL(ZAP_UMA(poller_remove)(poller, slot), ZAP_OK);
+  }
+
+  /* Twice at the same time; one of them goes while it is armed, and is not heard of again. */
+  int32_t first = ZAP_UMA(poller_add)(poller, ends[0]), second = ZAP_UMA(poller_add)(poller, ends[0]);
+  CHECK(first > 0 && second > 0 && first != second);
+  CHECK_EQUAL(ZAP_UMA(poller_arm)(poller, first), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(poller_arm)(poller, second), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(poller_remove)(poller, first), ZAP_OK);
+  CHECK(write(ends[1], "x", 1) == 1);
+  CHECK_EQUAL(take(slots, 4), 1);
+  CHECK_EQUAL(slots[0], second);
+  CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, second, &byte, 1, NULL, 0), 1);
+  CHECK_EQUAL(ZAP_UMA(poller_remove)(poller, second), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(live)(), 1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+static void flagged(int fd) {
+  CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+}
+
+/* Every place is used again, the lowest first, and no number twice. */
+static void places(void) {
+  enum { COUNT = 130 };
+  static int32_t slots[COUNT];
+  int ends[2];
+  pair(ends);
+  for (int at = 0; at < COUNT; at++) slots[at] = ZAP_UMA(poller_add)(poller, ends[0]);
+  static const int gone[] = {100, 7, 64, 8};
+  for (int at = 0; at < 4; at++) CHECK_EQUAL(ZAP_UMA(poller_remove)(poller, slots[gone[at]]), ZAP_OK);
+  static const int back[] = {7, 8, 64, 100};
+  for (int at = 0; at < 4; at++) {
+    int32_t slot = ZAP_UMA(poller_add)(poller, ends[0]);
+    CHECK_EQUAL(slot & 0xffff, slots[back[at]] & 0xffff);
+    CHECK(slot != slots[back[at]]);
+    slots[back[at]] = slot;
+  }
+  CHECK_EQUAL(ZAP_UMA(live)(), 1 + COUNT);
+  for (int at = 0; at < COUNT; at++) CHECK_EQUAL(ZAP_UMA(poller_remove)(poller, slots[at]), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(live)(), 1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 static void refusals(void) {
   int32_t slots[1];
   char byte;
-  CHECK(ZAP_UMA(poller_add)(poller, -1) < 0);
+  flagged(wake);
+  CHECK_EQUAL(ZAP_UMA(poller_add)(poller, -1), ZAP_E_SYSTEM);
+  char text[256];
+  (void)ZAP_UMA(error)(text, sizeof text);
+  CHECK_CONTAINS(text, "duplicating a socket failed with errno 9: not an open file");
+
+  /* Places that are none. */
+  int ends[2];
+  pair(ends);
+  int32_t slot = ZAP_UMA(poller_add)(poller, ends[0]);
+  CHECK_EQUAL(ZAP_UMA(poller_arm)(poller, slot), ZAP_OK);
+  CHECK(write(ends[1], "x", 1) == 1);
+  pause_millis(20);
+  CHECK_EQUAL(ZAP_UMA(poller_take)(poller, NULL, 4), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(poller_take)(poller, NULL, 0), 0);
+  CHECK_EQUAL(take(slots, 1), 1);
+  CHECK_EQUAL(take(slots, 1), 0);
+  CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, slot, NULL, 1, NULL, 0), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, slot, &byte, 0, NULL, 0), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, slot, &byte, 1, NULL, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, slot, &byte, INT32_MAX, &byte, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(poller_recv)(poller, slot, &byte, 1, NULL, 0), 1);
+  CHECK_EQUAL(ZAP_UMA(poller_remove)(poller, slot), ZAP_OK);
+  close(ends[0]);
+  close(ends[1]);
+
   CHECK_EQUAL(ZAP_UMA(live)(), 1);
   const int32_t wrong[] = {0, -1, 12345, poller + 65536};
   for (size_t at = 0; at < sizeof wrong / sizeof wrong[0]; at++) {
@@ -146,6 +235,8 @@ static void closing(void) {
 
 int main(void) {
   receiving();
+  again();
+  places();
   refusals();
   many();
   closing();

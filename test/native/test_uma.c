@@ -35,6 +35,10 @@ static void layout(void) {
   CHECK_EQUAL(sizeof(zap_region), 32);
   CHECK_EQUAL(sizeof(zap_span), 16);
   CHECK_EQUAL(ZAP_UMA(abi)(), ZAP_ABI_VERSION);
+  char none[1] = {'x'};
+  CHECK_EQUAL(ZAP_UMA(error)(NULL, 512), 0);
+  CHECK_EQUAL(ZAP_UMA(error)(none, 0), 0);
+  CHECK_EQUAL(none[0], 'x');
 }
 
 static void opening(void) {
@@ -145,6 +149,23 @@ static void regions(void) {
   nothing_left();
 }
 
+/* The caller is told, and the handle is gone; closing has nobody to tell. */
+static void failing_free(void) {
+  int32_t device = open_one();
+  zap_region region;
+  int32_t first = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &region);
+  CHECK(first > 0 && ZAP_UMA(region_alloc)(device, ZAP_MEMORY_HOST, 4096, &region) > 0);
+  double_control.failing = CALL_FREE;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "doubleFree failed with DOUBLE_ERROR (7)");
+  CHECK_EQUAL(ZAP_UMA(live)(), 2);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  double_reset();
+  nothing_left();
+}
+
 static void put_message(uint64_t host, uint32_t offset, uint32_t size) {
   uint8_t header[16] = {'Z', 'A', 'P', 0, 1, 0, 0, 0, 0, 0, 0, 0, (uint8_t)size, (uint8_t)(size >> 8), 0, 0};
   memcpy((uint8_t *)(uintptr_t)host + offset, header, sizeof header);
@@ -192,6 +213,8 @@ static void checks(void) {
   CHECK_EQUAL(ZAP_UMA(check_begin)(device, NULL, 1, 1), ZAP_E_INVALID);
   CHECK_EQUAL(ZAP_UMA(check_begin)(device, spans, 65537, 1), ZAP_E_INVALID);
   CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 5, 1, NULL), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, NULL, 5, 1, verdicts), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 0, 1, verdicts), ZAP_E_INVALID);
   const zap_span bad[][2] = {{spans[0], {.region = first, .offset = 4096, .length = 1}},
                              {spans[0], {.region = first, .offset = UINT32_MAX, .length = UINT32_MAX}},
                              {spans[0], {.region = device, .offset = 0, .length = 1}},
@@ -287,6 +310,7 @@ int main(void) {
   opening();
   probing();
   regions();
+  failing_free();
   checks();
   many_spans();
   without_kernels();

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { locateLibrary, locateShim, platformHere, platformLabel } from "../../lib/ffi/index.ts";
+import { libDirFault, locateLibrary, locateShim, platformHere, platformLabel } from "../../lib/ffi/index.ts";
 import { elf, forgetHosts, madeUpHost, type Files } from "./made-up-host.ts";
 
 afterAll(forgetHosts);
@@ -111,6 +111,17 @@ describe("locateLibrary", () => {
     expect(locateLibrary("../lib/libcuda.so.1", { root, env: {}, platform: linux })).toBeNull();
     const platform = { ...linux, platform: "darwin" } as const;
     expect(locateLibrary("libcuda.so.1", { root, env: {}, platform })).toBeNull();
+  });
+});
+
+describe("libDirFault", () => {
+  test("says where ZAP_LIB_DIR names no folder", () => {
+    const { root } = madeUpHost({ "/file": "text" });
+    for (const fine of [undefined, "", "  ", root, ` ${root} `])
+      expect(libDirFault({ ZAP_LIB_DIR: fine })).toBeNull();
+    for (const wrong of [join(root, "gone"), join(root, "file")])
+      expect(libDirFault({ ZAP_LIB_DIR: wrong })).toBe(`ZAP_LIB_DIR names ${wrong}, which is no folder`);
+    expect(libDirFault({ ZAP_LIB_DIR: "no-such-folder" })).toContain(join(process.cwd(), "no-such-folder"));
   });
 });
 

@@ -9,6 +9,22 @@ export async function until(condition: () => boolean, what: string, millis = 4_0
   }
 }
 
+/** Resolves with a value that has stayed the same for `quietMillis`; rejects with `what` after `millis`. */
+export async function untilStable<T>(
+  read: () => T,
+  what: string,
+  { quietMillis = 300, millis = 10_000 } = {},
+): Promise<T> {
+  const deadline = performance.now() + millis;
+  for (let value = read(), since = performance.now(); ; await Bun.sleep(5)) {
+    const next = read();
+    const now = performance.now();
+    if (next !== value) [value, since] = [next, now];
+    else if (now - since >= quietMillis) return value;
+    if (now > deadline) throw new Error(`waited ${millis} ms in vain for: ${what}`);
+  }
+}
+
 /** The result of `promise`, or a rejection that says `what` did not come within `millis`. */
 export async function within<T>(promise: Promise<T>, what: string, millis = 4_000): Promise<T> {
   let timer: Timer | undefined;

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { umaPoolBytes } from "../../lib/memory/index.ts";
-import { pick } from "../../lib/transport/index.ts";
+import { readFlag } from "../../lib/settings/index.ts";
+import { pick, resolveSelection } from "../../lib/transport/index.ts";
+import { checkSettings } from "../../lib/transport/settings.ts";
 import { failureOf } from "../support/wait.ts";
 
 const onEvent = (): void => {};
@@ -30,6 +32,65 @@ describe("ZAP_UMA_POOL_BYTES", () => {
       expect(await faultOf({ env: { ZAP_UMA_POOL_BYTES: text }, onEvent })).toContain("ZAP_UMA_POOL_BYTES");
     });
   }
+});
+
+describe("a variable that says yes or no", () => {
+  test("takes the same words in any case, and nothing set for no", () => {
+    for (const value of ["1", "true", "yes", " YES ", "True\n"])
+      expect(readFlag({ ZAP_DEBUG: value }, "ZAP_DEBUG")).toBe(true);
+    for (const value of ["0", "false", "no", "", "  ", "No", undefined])
+      expect(readFlag({ ZAP_DEBUG: value }, "ZAP_DEBUG")).toBe(false);
+    expect(readFlag({}, "ZAP_DEBUG")).toBe(false);
+  });
+
+  test("is shown as it was written, but not pages of it", () => {
+    expect(() => readFlag({ ZAP_DEBUG: " Perhaps" }, "ZAP_DEBUG")).toThrow(
+      'ZAP_DEBUG is " Perhaps"; it takes 1, true, yes, 0, false or no',
+    );
+    expect(() => readFlag({ ZAP_DEBUG: "x".repeat(1_000) }, "ZAP_DEBUG")).toThrow(
+      `ZAP_DEBUG is "${"x".repeat(60)}"; it`,
+    );
+  });
+});
+
+describe("a value that cannot be used", () => {
+  const cases: [string, string, string][] = [
+    ["ZAP_UMA_POOL_BYTES", "4G", "decimal bytes"],
+    ["ZAP_CUDA_DEVICE", "1024", "from 0 to 1023"],
+    ["ZAP_CUDA_DEVICE", "-1", "from 0 to 1023"],
+    ["ZAP_DEVICE_MILLIS", "0", "from 1 to 3600000"],
+    ["ZAP_DEVICE_MILLIS", "3600001", "from 1 to 3600000"],
+    ["ZAP_DEBUG", "Maybe", "1, true, yes, 0, false or no"],
+    ["ZAP_TRANSPORT_QUIET", "Maybe", "1, true, yes, 0, false or no"],
+    ["ZAP_TRANSPORT_STRICT", "Maybe", "1, true, yes, 0, false or no"],
+  ];
+  for (const [name, value, taken] of cases) {
+    test(`is the same error for pick, resolveSelection and checkSettings: ${name}=${value}`, async () => {
+      const env = { [name]: value };
+      const said = await failureOf(resolveSelection("default", { env }));
+      expect(said.code).toBe("ERR_ZAP_CONFIG");
+      expect(said.message).toStartWith(`${name} is ${JSON.stringify(value)}; it takes `);
+      expect(said.message).toContain(taken);
+      expect(await faultOf({ env, onEvent })).toBe(said.message);
+      expect(await faultOf({ env, onEvent, strict: false })).toBe(said.message);
+      expect(() => checkSettings(env)).toThrow(said.message);
+    });
+  }
+
+  test("is looked for before the name of the transport", async () => {
+    const env = { ZAP_TRANSPORT: "no-such", ZAP_DEBUG: "maybe" };
+    expect((await failureOf(resolveSelection(undefined, { env }))).message).toContain("ZAP_DEBUG");
+  });
+
+  test("is none at the ends of the ranges", () => {
+    for (const [name, value] of [
+      ["ZAP_CUDA_DEVICE", "1023"],
+      ["ZAP_DEVICE_MILLIS", "1"],
+      ["ZAP_DEVICE_MILLIS", "3600000"],
+      ["ZAP_UMA_POOL_BYTES", "0"],
+    ] as const)
+      expect(() => checkSettings({ [name]: value })).not.toThrow();
+  });
 });
 
 describe("what pick is given", () => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { Child } from "../support/child.ts";
 import { frameOf, joined, messageOf, numberOf } from "../support/messages.ts";
 import { Net, type Node } from "../support/nodes.ts";
-import { failureOf, until, within } from "../support/wait.ts";
+import { failureOf, until, untilStable, within } from "../support/wait.ts";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -66,10 +66,12 @@ describe("a peer process that is killed", () => {
       sends.push(one);
     }
     await until(() => sends.some((one) => one.settled), "some to be handed over");
-    await Bun.sleep(100);
-    const handedOver = sends.filter((one) => one.settled).length;
-    expect(handedOver).toBeLessThan(40);
+    await untilStable(() => sends.filter((one) => one.settled).length, "the pipes to be full");
     await child.kill();
+    // By the outcome: what was handed over stands in front, and every other is rejected.
+    const outcomes = await within(Promise.allSettled(sends.map((one) => one.promise)), "every send to end");
+    const handedOver = outcomes.findIndex((outcome) => outcome.status === "rejected");
+    expect(handedOver).toBeGreaterThan(0);
     for (const one of sends.slice(handedOver)) {
       const error = await failureOf(one.promise, 2_000);
       expect(error.code).toBe("ERR_ZAP_PEER_UNREACHABLE");

@@ -1,47 +1,14 @@
 /** Receiving into slabs: what differs from the heap. Everything else is in the other tests of this folder, which run over slabs too. */
 import { describe, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
-import type { Transport, TransportEvent, TransportOptions } from "../../lib/transport/index.ts";
+import type { TransportOptions } from "../../lib/transport/index.ts";
 import { Authority } from "../support/certificates.ts";
 import { frameOf, isMessage, joined, messageOf, numberOf } from "../support/messages.ts";
 import { RawSocket } from "../support/raw.ts";
 import { noNative } from "../support/native.ts";
-import { openCudaShim, openOverSlabs } from "../support/slab-transport.ts";
+import { openCudaShim } from "../support/slab-transport.ts";
+import { MIB, SETTINGS, Slabs, SMALL } from "./slabs-kit.ts";
 import { failureOf, isSettled, until, within } from "../support/wait.ts";
-
-const KIB = 1024;
-const MIB = 1024 * KIB;
-const SETTINGS = { poolBytes: 256 * MIB, debug: false };
-/** For a small pool: few connections and small frames. */
-const SMALL = { frameBytes: MIB, connections: 8, handshakes: 4 };
-
-class Slabs implements AsyncDisposable {
-  readonly events: TransportEvent[] = [];
-  private readonly transports: Transport[] = [];
-
-  async open(nodeId: string, options: TransportOptions = {}, settings = SETTINGS): Promise<Transport> {
-    const all = {
-      nodeId,
-      listen: "127.0.0.1:0",
-      onEvent: (event: TransportEvent) => void this.events.push(event),
-    };
-    const transport = await openOverSlabs({ ...all, ...options }, settings);
-    this.transports.push(transport);
-    return transport;
-  }
-
-  /** `a` has dialled `b`. */
-  async pair(options: TransportOptions = {}, settings = SETTINGS): Promise<[Transport, Transport]> {
-    const [a, b] = [await this.open("a", options, settings), await this.open("b", options, settings)];
-    await within(a.connect(b.addresses[0]!), "connect");
-    await until(() => b.peers().length === 1, "the connection");
-    return [a, b];
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.transports.map((transport) => transport.close()));
-  }
-}
 
 const openFiles = (): number => readdirSync("/proc/self/fd").length;
 
@@ -68,7 +35,7 @@ describe.skipIf(noNative)("a received message", () => {
     });
   }
 
-  test("is not copied on plaintext connections; under TLS it is, once", async () => {
+  test("is not copied on plaintext connections; under TLS it is", async () => {
     const authority = await Authority.make();
     for (const secure of [false, true]) {
       await using slabs = new Slabs();
@@ -162,7 +129,7 @@ describe.skipIf(noNative)("a pool that is full of messages that nobody releases"
     await sending;
   }, 10_000);
 
-  test("is refused where one frame of every connection could not fit", async () => {
+  test("is refused where the largest frame could not fit beside the rest", async () => {
     await using slabs = new Slabs();
     const error = await failureOf(slabs.open("b", {}, { poolBytes: 8 * MIB, debug: false }));
     expect(error).toMatchObject({ code: "ERR_ZAP_CONFIG" });

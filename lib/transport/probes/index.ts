@@ -5,7 +5,7 @@
  * files through `../host.ts`; it opens no port, starts no process and changes nothing. Where nothing is missing among the files, `uma`
  * loads its shim and asks the device, which loads the vendor's library (`device.ts`).
  * May import: the transport contract, `../host.ts`, memory, ffi, errors.
- * Start at `default.ts`, the shortest, then `prerequisite.ts`. To add a transport, add a file and a row in `../registry.ts`.
+ * Start at `default.ts`, the shortest, then `prerequisite.ts`. What else a new transport takes is in `docs/contributing.md`.
  */
 export { probeDefault } from "./default.ts";
 export { probeDpdk } from "./dpdk.ts";

@@ -1,6 +1,7 @@
 /** The rows of our own native libraries: as their files look, or loaded and asked. */
 import {
   findShim,
+  libDirFault,
   PREREQUISITE,
   readPrerequisites,
   tryShim,
@@ -14,7 +15,15 @@ import { met, missing } from "./prerequisite.ts";
 /** The library of ours that a transport needs, as its file looks. Loads nothing. */
 export async function shimFile(host: Host, name: ShimName): Promise<Prerequisite> {
   const file = await findShim(name, host.env, host);
-  return "path" in file ? met(name, file.path) : missing(name, file.seen, file.fix);
+  return "path" in file
+    ? met(name, seenHere(host, file.path))
+    : missing(name, seenHere(host, file.seen), file.fix);
+}
+
+/** A `ZAP_LIB_DIR` that names no folder would else be passed over without a word. */
+function seenHere(host: Host, seen: string): string {
+  const fault = libDirFault(host.env);
+  return fault === null ? seen : `${seen}; ${fault}`;
 }
 
 /** The same library, loaded and checked; null where it cannot be. */
@@ -23,8 +32,8 @@ export async function shimLoaded<N extends ShimName>(
   name: N,
 ): Promise<{ readonly shim: Shim<N> | null; readonly row: Prerequisite }> {
   const found = await tryShim(name, host.env, host);
-  if ("shim" in found) return { shim: found.shim, row: met(name, found.shim.path) };
-  return { shim: null, row: missing(name, found.seen, found.fix) };
+  if ("shim" in found) return { shim: found.shim, row: met(name, seenHere(host, found.shim.path)) };
+  return { shim: null, row: missing(name, seenHere(host, found.seen), found.fix) };
 }
 
 /**

@@ -62,6 +62,8 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   certificateNames: ReadonlySet<string> | null = null;
   /** What went wrong first; reported when the socket is gone. */
   error: ZapError | null = null;
+  /** What broke it, found out by us and not by Bun. */
+  private cause: Error | null = null;
   remoteEnded = false;
   /** Something has come from the far end. */
   heard = false;
@@ -230,7 +232,7 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   slabMessage(share: SlabShare, length: number): void {
     if (this.intake !== null) this.hub.unreserve(this.intake.reader.reserved);
     const lease = this.currentLease();
-    const charge = length + BATCH_OVERHEAD_BYTES;
+    const charge = share.slab.size + BATCH_OVERHEAD_BYTES;
     const message = share.bytes.subarray(0, length);
     this.deliver(new Batch(this, message, 0, 1, charge, lease, false, share), 1, length);
     this.checkQueues();
@@ -343,7 +345,11 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   }
 
   unpauseAll(): void {
-    this.unpause(PAUSE_HELD | PAUSE_PEER_QUEUE | PAUSE_TOTAL_QUEUE | PAUSE_RESERVE);
+    this.unpause(PAUSE_HELD | PAUSE_PEER_QUEUE | PAUSE_TOTAL_QUEUE | PAUSE_RESERVE | PAUSE_MEMORY);
+  }
+
+  get discarding(): boolean {
+    return this.hub.closing;
   }
 
   /** No slab was to be had (true), or one is there now (false). */
@@ -525,6 +531,8 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   broken(cause: Error): void {
     this.drain();
     if (this.isClosed()) return;
+    // Bun calls back at once, and knows nothing of a cause.
+    this.cause ??= cause;
     this.socket?.terminate();
     this.gone(cause);
   }
@@ -540,8 +548,9 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   }
 
   /** The socket is no more. */
-  gone(cause: Error | null): void {
+  gone(told: Error | null): void {
     if (this.state === "closed") return;
+    const cause = this.cause ?? told;
     const { midFrame, intake } = this;
     this.hub.unreserve((intake?.reader ?? this.reader).reserved);
     this.reader.close();

@@ -30,6 +30,8 @@ export interface MessageMemory {
    * message's memory.
    */
   bufferOf(start: number, end: number, releaseEnvelope: () => void): Buffer | null;
+  /** All of the memory, where a view of it is empty now: somebody has transferred away what another message lies in, too. */
+  revive(bytes: Uint8Array): Uint8Array;
   /** A message is to be looked at through its buffer alone, so that its views can be emptied. */
   readonly strict: boolean;
 }
@@ -55,7 +57,9 @@ export class Lease {
 /** Messages that lie one behind the other in one piece of memory. The envelopes made of it keep it alive. */
 export class Batch {
   readonly source: BatchSource;
-  readonly bytes: Uint8Array;
+  private bytes: Uint8Array;
+  /** Of `bytes`, as they were made. */
+  private readonly length: number;
   /** The next message to take, or with `framed` its length prefix. */
   at: number;
   /** Messages not taken yet. */
@@ -79,6 +83,7 @@ export class Batch {
   ) {
     this.source = source;
     this.bytes = bytes;
+    this.length = bytes.length;
     this.at = at;
     this.messages = messages;
     this.framed = framed;
@@ -89,18 +94,29 @@ export class Batch {
 
   /** Gives the memory back where nobody will take the messages. */
   discard(): void {
-    if (this.memory !== null) for (let held = this.messages; held > 0; held--) this.memory.letGo(this.bytes);
+    for (let held = this.messages; held > 0; held--) this.letGo();
     this.messages = 0;
+  }
+
+  /** One message less is held. */
+  letGo(): void {
+    this.memory?.letGo(this.bytes);
+  }
+
+  /** What the messages lie in. */
+  look(): Uint8Array {
+    if (this.bytes.length === 0 && this.memory !== null) this.bytes = this.memory.revive(this.bytes);
+    return this.bytes;
   }
 
   /** Makes the envelope of the next message. There must be one. */
   take(): SocketEnvelope {
-    const { bytes, at } = this;
+    const { at } = this;
     this.messages--;
     this.lease.count.held++;
-    if (!this.framed) return new SocketEnvelope(this, at, bytes.length);
+    if (!this.framed) return new SocketEnvelope(this, at, this.length);
     const start = at + PREFIX_BYTES;
-    this.at = start + uint32In(bytes, at);
+    this.at = start + uint32In(this.look(), at);
     return new SocketEnvelope(this, start, this.at);
   }
 }
@@ -122,7 +138,7 @@ export class SocketEnvelope implements Envelope {
   get buffer(): Buffer | null {
     const { memory } = this.batch;
     if (this.managed === null && memory !== null && !this.released)
-      this.managed = memory.bufferOf(this.start, this.end, () => this.release());
+      this.managed = memory.bufferOf(this.start, this.end, () => this.finish());
     return this.managed;
   }
 
@@ -133,19 +149,22 @@ export class SocketEnvelope implements Envelope {
   /** Made on first use: many consumers look at who sent it alone. */
   get message(): Uint8Array {
     if (this.released) throw new ClosedError("envelope.message: the envelope was released");
-    const { memory, bytes } = this.batch;
     // In debug mode the buffer has a say in it, every time: its owner may be another now.
-    if (memory?.strict === true) return this.buffer!.bytes;
-    return (this.view ??= bytes.subarray(this.start, this.end));
+    if (this.batch.memory?.strict === true) return this.buffer!.bytes;
+    return (this.view ??= this.batch.look().subarray(this.start, this.end));
   }
 
   release(): void {
     if (this.released) return;
+    // The buffer ends the envelope, unless it may not be released now.
+    if (this.managed !== null) return this.managed.release();
+    this.finish();
+    this.batch.letGo();
+  }
+
+  private finish(): void {
     this.released = true;
-    const { batch } = this;
-    batch.lease.count.held--;
-    if (this.managed !== null) this.managed.release();
-    else batch.memory?.letGo(batch.bytes);
+    this.batch.lease.count.held--;
   }
 }
 

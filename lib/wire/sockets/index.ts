@@ -28,5 +28,5 @@
  * May import: memory, message, ffi, errors.
  * Start at `wire.ts`.
  */
-export { Poller, SlabMemory, STAGE_BYTES, STREAM_BYTES } from "./slabs/index.ts";
+export { Poller, SlabMemory, STREAM_BYTES } from "./slabs/index.ts";
 export { SocketsWire } from "./wire.ts";

@@ -9,4 +9,3 @@
 export { SlabIntake, type IntakeOwner } from "./intake.ts";
 export { SlabMemory, STREAM_BYTES } from "./memory.ts";
 export { Poller } from "./poller.ts";
-export { STAGE_BYTES } from "./reader.ts";

@@ -1,6 +1,7 @@
 /** Drives the reader of one connection: from Bun's chunks where Bun reads (TLS), from the socket itself where we do. */
 import { ZapError } from "../../../errors/index.ts";
 import type { SlabBuffer } from "../../../memory/index.ts";
+import { HeapPlace, type Place } from "./place.ts";
 import type { SlabMemory } from "./memory.ts";
 import type { NativeSource, Readable } from "./poller.ts";
 import { SlabReader, type SlabLender, type SlabSink } from "./reader.ts";
@@ -14,6 +15,8 @@ const STREAM_BYTES = 32 * 1024;
 
 /** The connection. */
 export interface IntakeOwner extends SlabSink {
+  /** What is read is thrown away: it must not wait for memory. */
+  readonly discarding: boolean;
   /** The socket gave bytes. */
   onRead(): void;
   /** The frames among what was read are delivered. */
@@ -165,7 +168,8 @@ export class SlabIntake implements SlabLender, Readable {
     this.memory.copiedBytes += this.copiedBytes;
   }
 
-  slab(bytes: number): SlabBuffer | null {
+  slab(bytes: number): Place | null {
+    if (this.owner.discarding) return new HeapPlace(bytes);
     const { granted } = this;
     this.granted = null;
     if (granted !== null) {
@@ -182,7 +186,7 @@ export class SlabIntake implements SlabLender, Readable {
     const asking = new AbortController();
     this.asking = asking;
     this.owner.onStarved(true);
-    this.memory.pool.alloc(bytes, { signal: asking.signal }).then(
+    this.memory.alloc(bytes, { signal: asking.signal }).then(
       (slab) => {
         this.asking = null;
         if (this.closed) return slab.release();

@@ -1,5 +1,5 @@
 /** What the connections of one wire receive into. */
-import type { SlabPool } from "../../../memory/index.ts";
+import type { SlabBuffer, SlabPool } from "../../../memory/index.ts";
 import type { Poller } from "./poller.ts";
 import { StreamSlab } from "./stream.ts";
 
@@ -18,6 +18,13 @@ export class SlabMemory {
     this.pool = pool;
     this.poller = poller;
     this.stream = new StreamSlab(pool, STREAM_BYTES);
+  }
+
+  /** `pool.alloc`, for which the stream's own slab makes way. */
+  alloc(size: number, options?: { signal?: AbortSignal | undefined }): Promise<SlabBuffer> {
+    const buffer = this.pool.alloc(size, options);
+    this.stream.relent();
+    return buffer;
   }
 
   /** The pool stays: it is closed by whoever made it. */

@@ -1,5 +1,6 @@
 /** One received message as a managed buffer: a range of a slab that it may share with others. */
 import { toArrayBuffer, type Pointer } from "bun:ffi";
+import { PoolError } from "../../../errors/index.ts";
 import { OwnedMemory, POISON, type MemoryKind, type SlabBuffer } from "../../../memory/index.ts";
 
 /** Who a message buffer is part of. */
@@ -8,8 +9,6 @@ export interface MessageHome {
   releaseEnvelope(): void;
   /** The range is nobody's any more. */
   letGo(): void;
-  /** The device may still read the range: nobody may ever get it. */
-  lose(): void;
 }
 
 export class MessageBuffer extends OwnedMemory implements SlabBuffer {
@@ -70,14 +69,20 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
         if (this.debug) new Uint8Array(toArrayBuffer(address as Pointer, 0, this.size)).fill(POISON);
         this.home.letGo();
       },
-      () => this.home.lose(),
+      (error) => {
+        // Nobody may get the range again, so nobody gets the slab.
+        this.slab.spoil(error instanceof Error ? error : new Error(String(error)));
+        this.home.letGo();
+      },
     );
   }
 
   /** In debug mode the view has an `ArrayBuffer` of its own. */
   protected dropViews(): void {
-    if (this.debug && this.view !== null && this.view.length > 0)
-      (this.view.buffer as ArrayBuffer).transfer(0);
+    if (this.debug && this.view !== null) {
+      if (this.view.length > 0) (this.view.buffer as ArrayBuffer).transfer(0);
+      else this.spoil(new PoolError("the memory of a message was transferred away"));
+    }
     this.view = null;
   }
 }

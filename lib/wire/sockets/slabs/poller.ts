@@ -1,7 +1,8 @@
 /** The native poller, seen from the event loop: which sockets can be read, and reading them. */
+import { closeSync } from "node:fs";
 import type { Socket } from "bun";
 import type { PollerVerbs } from "../../../ffi/index.ts";
-import type { SlabBuffer } from "../../../memory/index.ts";
+import type { Place } from "./place.ts";
 import { READ_BROKEN, READ_NOTHING, type SlabSource } from "./source.ts";
 
 const TAKE_MAX = 256;
@@ -32,7 +33,13 @@ export class Poller {
       fd: wakeFd[0]!,
       socket: { data: () => poller.take() },
     } as unknown as Bun.TCPSocketConnectOptions;
-    poller.wake = await Bun.connect(options);
+    try {
+      poller.wake = await Bun.connect(options);
+    } catch (error) {
+      poller.close();
+      closeSync(wakeFd[0]!);
+      throw error;
+    }
     // It is the connections that keep a process alive.
     poller.wake.unref();
     return poller;
@@ -58,12 +65,12 @@ export class Poller {
   }
 
   private take(): void {
-    while (!this.closed) {
-      const count = this.verbs.take(this.handle, this.ready, TAKE_MAX);
-      // A listener may remove any slot: what is left of the batch is then nobody's.
-      for (const slot of this.ready.slice(0, Math.max(0, count))) this.listeners.get(slot)?.onReadable();
-      if (count < TAKE_MAX) return;
-    }
+    if (this.closed) return;
+    const count = this.verbs.take(this.handle, this.ready, TAKE_MAX);
+    // Only a take that empties the list is followed by a wake-up. In between, others have their turn.
+    if (count === TAKE_MAX) setImmediate(() => this.take());
+    // A listener may remove any slot: what is left of the batch is then nobody's.
+    for (const slot of this.ready.slice(0, Math.max(0, count))) this.listeners.get(slot)?.onReadable();
   }
 }
 
@@ -100,10 +107,10 @@ export class NativeSource implements SlabSource {
   }
 
   read(
-    first: SlabBuffer,
+    first: Place,
     firstAt: number,
     firstBytes: number,
-    second: SlabBuffer | null,
+    second: Place | null,
     secondAt: number,
     secondBytes: number,
   ): number {

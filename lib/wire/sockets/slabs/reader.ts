@@ -8,23 +8,26 @@
  * What is copied between slabs: the part of a message that had come when it got a slab of its own. On a stream of large
  * messages that is its header, because only the header is read ahead.
  *
- * What a stranger can make us hold is the same as in `../frames.ts`: `STAGE_BYTES` until that much of a frame has really come.
+ * What a peer can make us hold is the same as in `../frames.ts`: `STAGE_BYTES`, on the heap, until that much of a frame has really
+ * come. Who has sent a large message before is believed: his next one gets its memory with its header, within `reserve`. A
+ * reader that waits for memory holds none of the pool's, so that no two of them can wait for each other.
  */
 import { FrameTooLargeError, ZapError } from "../../../errors/index.ts";
-import type { SlabBuffer } from "../../../memory/index.ts";
 import { HEADER_BYTES, HEADER_FAULTS, headerFault, type HeaderFaultName } from "../../../message/index.ts";
 import { uint32In } from "../../../message/load.ts";
 import { PREFIX_BYTES } from "../segment.ts";
+import { HeapPlace, type Place } from "./place.ts";
 import { READ_BROKEN, READ_END, READ_NOTHING, type SlabSource } from "./source.ts";
 import { SlabShare } from "./share.ts";
 import type { StreamSlab } from "./stream.ts";
 
 const HEAD_BYTES = PREFIX_BYTES + HEADER_BYTES;
 /** What a frame may hold before more of it has come. */
-export const STAGE_BYTES = 64 * 1024;
+const STAGE_BYTES = 64 * 1024;
 /** From here on a message gets a slab of its own from the start. */
 const BULK_BYTES = 32 * 1024;
-/** The largest slab that the pool cuts from a shared region. */
+/** The two largest slabs that the pool cuts from a shared region. */
+const SLAB_BYTES = 64 * 1024;
 const SLAB_BYTES_MAX = 1024 * 1024;
 /** Read in one call: queues are looked at in between. */
 const READ_BYTES = 256 * 1024;
@@ -45,7 +48,7 @@ export interface SlabSink {
 
 export interface SlabLender {
   /** A slab of `bytes`, or null: then reading stops until there is one. */
-  slab(bytes: number): SlabBuffer | null;
+  slab(bytes: number): Place | null;
 }
 
 /** Why a turn ended. */
@@ -61,7 +64,7 @@ export class SlabReader {
   private readonly head = new Uint8Array(HEAD_BYTES);
   private headLength = 0;
   /** The slab of the message being put together, the message's length, how much of it is there. */
-  private body: SlabBuffer | null = null;
+  private body: Place | null = null;
   private bodyLength = 0;
   private filled = 0;
   /** How much of the message its slab is for: all of it, or a stage. */
@@ -146,13 +149,16 @@ export class SlabReader {
     const share = last ? this.stream.open() : null;
     const at = this.stream.at;
     const ahead = share === null ? 0 : this.bulk ? HEAD_BYTES : Math.min(READ_BYTES, share.bytes.length - at);
+    share?.hold(1);
     const read = source.read(body, this.filled, rest, share?.slab ?? null, at, ahead);
-    if (read <= 0) return read;
-    this.filled += Math.min(read, rest);
-    if (last && read >= rest) {
-      this.deliver();
-      if (read > rest) this.parse(share!, at, at + read - rest);
+    if (read > 0) {
+      this.filled += Math.min(read, rest);
+      if (last && read >= rest) {
+        this.deliver();
+        if (read > rest) this.parse(share!, at, at + read - rest);
+      }
     }
+    share?.letGo();
     return read;
   }
 
@@ -171,10 +177,13 @@ export class SlabReader {
     const room = share.bytes.length - at - began;
     const most = this.bulk && this.skip === 0 ? HEAD_BYTES - began : Math.min(room, READ_BYTES);
     const wanted = Math.min(most, Math.max(budget, HEAD_BYTES));
+    share.hold(1);
     const read = source.read(share.slab, at + began, wanted, null, 0, 0);
-    if (read <= 0) return read;
-    this.headLength = 0;
-    this.parse(share, at, at + began + read);
+    if (read > 0) {
+      this.headLength = 0;
+      this.parse(share, at, at + began + read);
+    }
+    share.letGo();
     return read;
   }
 
@@ -231,7 +240,7 @@ export class SlabReader {
     if (messages === 0) return at;
     this.frames += messages;
     this.bulk = false;
-    share.holders += messages;
+    share.hold(messages);
     sink.slabFrames(share, from, messages, at - from - PREFIX_BYTES * messages);
     return at;
   }
@@ -271,17 +280,20 @@ export class SlabReader {
   }
 
   /** Memory for the message, or for its stage. Null where there is none now. */
-  private bodyFor(trusted: boolean): SlabBuffer | null {
+  private bodyFor(trusted: boolean): Place | null {
     const { sink, lender, bodyLength } = this;
-    // Whoever sent a large message before sends the next one without a stage.
-    const staged = bodyLength > STAGE_BYTES && this.filled < STAGE_BYTES && !trusted;
-    if (!staged && bodyLength > STAGE_BYTES && this.reserved === 0) {
-      if (!sink.reserve(bodyLength)) return null;
-      this.reserved = bodyLength;
+    const large = bodyLength > STAGE_BYTES;
+    if (large && this.filled < STAGE_BYTES && !trusted) {
+      this.room = STAGE_BYTES;
+      return new HeapPlace(STAGE_BYTES);
     }
-    const room = staged ? STAGE_BYTES : bodyLength;
-    const slab = lender.slab(slabBytes(room));
-    if (slab !== null) this.room = room;
+    const bytes = slabBytes(bodyLength);
+    if (large && this.reserved === 0) {
+      if (!sink.reserve(bytes)) return null;
+      this.reserved = bytes;
+    }
+    const slab = lender.slab(bytes);
+    if (slab !== null) this.room = bodyLength;
     return slab;
   }
 
@@ -324,11 +336,12 @@ export class SlabReader {
 const PAUSED = -3;
 
 /**
- * What to ask the pool for. Above its largest slab, each size has a region of its own, and only one of the same size is used again: so
+ * What to ask the pool for: what it would take for it anyway. Above its largest slab, each size has a region of its own, and only one of the same size is used again: so
  * four sizes are asked for between a power of two and the next.
  */
 function slabBytes(bytes: number): number {
-  if (bytes <= SLAB_BYTES_MAX) return bytes;
+  if (bytes <= SLAB_BYTES) return bytes;
+  if (bytes <= SLAB_BYTES_MAX) return SLAB_BYTES_MAX;
   const step = 2 ** (Math.floor(Math.log2(bytes)) - 2);
   return Math.ceil(bytes / step) * step;
 }

@@ -1,5 +1,5 @@
 /** Where the bytes of a connection come from. */
-import type { SlabBuffer } from "../../../memory/index.ts";
+import type { Place } from "./place.ts";
 
 /** What `read` answers where it read nothing; a positive number counts bytes. */
 export const READ_END = 0;
@@ -12,10 +12,10 @@ export interface SlabSource {
    * null. Never waits.
    */
   read(
-    first: SlabBuffer,
+    first: Place,
     firstAt: number,
     firstBytes: number,
-    second: SlabBuffer | null,
+    second: Place | null,
     secondAt: number,
     secondBytes: number,
   ): number;
@@ -43,10 +43,10 @@ export class ChunkSource implements SlabSource {
   }
 
   read(
-    first: SlabBuffer,
+    first: Place,
     firstAt: number,
     firstBytes: number,
-    second: SlabBuffer | null,
+    second: Place | null,
     secondAt: number,
     secondBytes: number,
   ): number {
@@ -57,7 +57,7 @@ export class ChunkSource implements SlabSource {
     return this.ended ? READ_END : READ_NOTHING;
   }
 
-  private copy(slab: SlabBuffer, at: number, bytes: number): number {
+  private copy(slab: Place, at: number, bytes: number): number {
     let count = 0;
     for (let chunk = this.chunks[0]; chunk !== undefined && count < bytes; chunk = this.chunks[0]) {
       const take = Math.min(bytes - count, chunk.length - this.taken);

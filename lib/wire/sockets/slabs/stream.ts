@@ -1,5 +1,6 @@
 /** The slab that connections read small messages into, one connection after the other, until it is full. */
-import type { SlabBuffer, SlabPool } from "../../../memory/index.ts";
+import type { SlabPool } from "../../../memory/index.ts";
+import type { Place } from "./place.ts";
 import { SlabShare } from "./share.ts";
 
 /** Messages for the GPU begin where they came to lie; a new turn begins at a word. */
@@ -22,29 +23,33 @@ export class StreamSlab {
     this.least = bytes / 16;
   }
 
-  /** The slab to read into from `at` on, or null where the pool has none at the moment. */
+  /**
+   * The slab to read into from `at` on, or null where the pool has none at the moment. The caller holds it while he reads and parses
+   * (`share.hold(1)`, then `letGo`).
+   */
   open(): SlabShare | null {
     const { current } = this;
     if (current !== null) {
       // Nobody but us holds it: it can be used from the start again.
       if (current.holders === 1) this.position = 0;
-      if (this.bytes - this.position >= this.least) return current;
-      current.letGo();
-      this.current = null;
+      // Empty where a user has transferred a message away, and with it all of the slab.
+      const intact = !current.spoilt && current.bytes.length === this.bytes;
+      if (intact && this.bytes - this.position >= this.least) return current;
+      this.close();
     }
-    const slab = this.pool.tryAlloc(this.bytes);
+    const slab = this.pool.tryAlloc(this.bytes, true);
     return slab === null ? null : this.adopt(slab);
   }
 
   /** Takes a slab that somebody waited for. Where there is one already, it goes back. */
-  supply(slab: SlabBuffer): void {
+  supply(slab: Place): void {
     if (this.current === null) this.adopt(slab);
     else slab.release();
   }
 
-  private adopt(slab: SlabBuffer): SlabShare {
+  private adopt(slab: Place): SlabShare {
     this.position = 0;
-    return (this.current = new SlabShare(slab, 1, this.strict));
+    return (this.current = new SlabShare(slab, 1, this.strict, () => this.relent()));
   }
 
   get at(): number {
@@ -56,9 +61,15 @@ export class StreamSlab {
     this.position = Math.min(this.bytes, (end + ALIGN - 1) & -ALIGN);
   }
 
+  /** Gives the slab up where it is empty and somebody waits for memory: it may be what keeps a region from going back. */
+  relent(): void {
+    if (this.current?.holders === 1 && this.pool.waiting > 0) this.close();
+  }
+
   /** Gives the slab back as soon as its messages are released; the next `open` takes a new one. */
   close(): void {
-    this.current?.letGo();
+    const { current } = this;
     this.current = null;
+    current?.letGo();
   }
 }

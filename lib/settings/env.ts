@@ -1,0 +1,2 @@
+/** The environment, or what stands for it. */
+export type Env = Readonly<Record<string, string | undefined>>;
