@@ -105,8 +105,9 @@ function hasSectionNames(image: Image, table: DataView, index: number): boolean 
   return new Uint8Array(names.buffer, names.byteOffset, names.byteLength).some((byte) => byte !== 0);
 }
 
-/** The loader takes what the dynamic section says for granted, and zeros there for addresses. */
+/** The loader takes what a dynamic section says for granted, and zeros there for addresses; that there is none it says itself. */
 function dynamicFault(image: Image, segments: readonly Segment[]): string | null {
+  if (!segments.some(({ type }) => type === PT_DYNAMIC)) return null;
   const dynamic = readDynamic(image, segments);
   for (const [tag, what] of [
     [DT_STRTAB, "names"],

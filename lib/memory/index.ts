@@ -6,8 +6,8 @@
  * - `kind.ts`: what a kind of memory is; `heap-kind.ts`, `device-kind.ts`: the kinds. Beside the latter `device-info.ts` (what a device
  *   says of itself) and `spans.ts` (which headers it is to check).
  * - `slab-pool.ts`: the pool. Below it `slab-store.ts` (regions, and what may be taken from the kind), `slab-tree.ts` (free slabs,
- *   splitting, merging), `slab-region.ts` (a slab) and `slab-sizes.ts` (the sizes that there are); beside it `slab-buffer.ts` (a slab in somebody's hands), `owned.ts` (whose
- *   turn it is to write), `slab-waiters.ts`, `slab-leaks.ts` and `slab-end.ts` (closing).
+ *   splitting, merging), `slab-region.ts` (a slab) and `slab-sizes.ts` (the sizes that there are); beside it `slab-buffer.ts` (a slab
+ *   in somebody's hands), `owned.ts` (whose turn it is to write), `slab-waiters.ts`, `slab-leaks.ts` and `slab-end.ts` (closing).
  * - `pool-bytes.ts`, `device-settings.ts`, `debug-mode.ts`: what an operator sets.
  * - `heap-arena.ts`: reusable heap memory for messages, where there is no managed memory.
  *

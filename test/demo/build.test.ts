@@ -1,6 +1,8 @@
 import { expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { noNative, theNative } from "../support/native.ts";
 
 const ROOT = join(import.meta.dir, "..", "..");
 
@@ -23,3 +25,34 @@ test("without the pinned zig, the build says in one sentence how to get it", () 
     );
   }
 });
+
+test("what is made for this machine alone takes no platform", () => {
+  for (const step of ["doubles", "ptx", "test-native"]) {
+    const command = [process.execPath, join(ROOT, "scripts", "build.ts"), step, "linux-arm64"];
+    const { exitCode, stderr } = Bun.spawnSync(command);
+    expect(exitCode).toBe(1);
+    expect(stderr.toString()).toBe(
+      `build: ${step} is made for this machine alone: name no platform with it\n`,
+    );
+  }
+});
+
+test.skipIf(noNative || process.platform !== "linux")(
+  "a check-cuda for another platform gets a folder of its own",
+  () => {
+    const there = process.arch === "arm64" ? "linux-x64" : "linux-arm64";
+    const target = process.arch === "arm64" ? "x86_64-linux-gnu.2.17" : "aarch64-linux-gnu.2.17";
+    const out = mkdtempSync(join(tmpdir(), "zap-build-"));
+    try {
+      const words = ["build", "check-cuda", `-Dtarget=${target}`, "--prefix", out];
+      const { exitCode, stderr } = Bun.spawnSync([theNative().zig, ...words], { cwd: ROOT });
+      expect(stderr.toString()).toBe("");
+      expect(exitCode).toBe(0);
+      expect(readdirSync(out)).toEqual([there]);
+      expect(readdirSync(join(out, there, "bin"))).toEqual(["check-cuda"]);
+    } finally {
+      rmSync(out, { recursive: true, force: true });
+    }
+  },
+  120_000,
+);

@@ -24,8 +24,8 @@ describe.skipIf(noCompiler || process.platform !== "linux")("a shim that was cut
     expect(loaded).toEqual([bytes]);
     expect(zerosLoaded).toEqual([]);
     expect(said.sort()).toEqual([
-      "FILE has a section table of unknown form",
       "FILE is an ELF file without segments",
+      `FILE is built for ELF machine N, not ${process.arch.replaceAll(/\d+/g, "N")}`,
       "FILE is cut off: N bytes of at least N",
       "FILE is damaged: no names of sections",
       "FILE is empty",

@@ -27,7 +27,8 @@ function elfExports(file: Uint8Array, view: DataView): string[] {
   for (let at = symbols.at; at < symbols.at + symbols.bytes; at += 24) {
     const defined = view.getUint16(at + 6, true) !== 0;
     const local = view.getUint8(at + 4) >> 4 === 0;
-    const hidden = (view.getUint8(at + 5) & 3) !== 0;
+    // STV_INTERNAL and STV_HIDDEN; protected symbols are for others, too.
+    const hidden = [1, 2].includes(view.getUint8(at + 5) & 3);
     if (defined && !local && !hidden) found.push(text(file, names + view.getUint32(at, true)));
   }
   return found.sort();

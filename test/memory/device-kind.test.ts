@@ -1,8 +1,14 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { closeSync, fstatSync } from "node:fs";
-import { ClosedError, ConfigError, ShimError } from "../../lib/errors/index.ts";
-import { openDeviceMemory, type DeviceMemory, type DeviceOptions } from "../../lib/memory/index.ts";
+import { ClosedError, ConfigError, PoolError, ShimError } from "../../lib/errors/index.ts";
+import {
+  openDeviceMemory,
+  SlabPool,
+  type DeviceMemory,
+  type DeviceOptions,
+  type LeakReport,
+} from "../../lib/memory/index.ts";
 import { umaRuntime } from "../../lib/transport/probes/uma.ts";
 import { forgetHosts } from "../probe/made-up-host.ts";
 import { DoubleHost, type Behaviour, type Vendor } from "../support/double-host.ts";
@@ -216,6 +222,60 @@ describe.skipIf(noNative || process.platform !== "linux")("the memory of a devic
           () => region.free(),
         ];
         for (const call of calls) expect(call).toThrow(ClosedError);
+      });
+    });
+  }
+
+  for (const [vendor, call, locked, other] of [
+    ["cuda", "cuMemFree_v2", {}, "cuMemFreeHost"],
+    ["cuda", "cuMemFreeHost", { "attribute.89": 0 }, "cuMemFree_v2"],
+    ["hip", "hipFree", {}, "hipHostFree"],
+    ["hip", "hipHostFree", { "attribute.9": 0 }, "hipFree"],
+  ] as const) {
+    describe(`${vendor}, where ${call} fails`, () => {
+      test("is told to whoever frees a region, whose handle is gone", async () => {
+        const on = new DoubleHost(vendor, { ...locked, [`fail.${call}`]: 719 });
+        const memory = await open(on);
+        const region = memory.allocRegion(PAGE);
+        const error = failure(() => region.free());
+        expect(error).toMatchObject({ code: "ERR_ZAP_SHIM", status: "ZAP_E_DRIVER" });
+        expect(error.message).toStartWith(
+          `libzap_uma_${vendor}: freeing a region failed: ${call} failed with `,
+        );
+        expect(failure(() => memory.freeRegion(region.handle)).status).toBe("ZAP_E_HANDLE");
+        // Closing frees what is left, and has nobody to tell.
+        memory.allocRegion(PAGE);
+        memory.close();
+        expect(memory.shim.call.live()).toBe(0);
+      });
+
+      test("is lost to its pool, which never asks for more than it may", async () => {
+        const MIB = 1024 * 1024;
+        const on = new DoubleHost(vendor, { ...locked, [`fail.${call}`]: 719, memory: 64 * MIB });
+        const memory = await open(on);
+        const reports: LeakReport[] = [];
+        const onLeak = (report: LeakReport) => void reports.push(report);
+        const pool = new SlabPool(memory, { poolBytes: 4 * MIB, onLeak });
+        // The second needs the room of the first, which goes back to the driver for it.
+        pool.tryAlloc(2 * MIB)!.release();
+        expect(() => pool.tryAlloc(3 * MIB)).toThrow(PoolError);
+        expect(pool.stats()).toMatchObject({ lostBytes: 2 * MIB, reservedBytes: 2 * MIB, buffers: 0 });
+        // What is left still serves.
+        pool.tryAlloc(MIB)!.release();
+        await Bun.sleep(1);
+        expect(reports).toMatchObject([{ cause: "device", bytes: 2 * MIB }]);
+        expect(String(reports[0]!.error)).toContain(`${call} failed with `);
+        await pool.close();
+        // A pool that has lost memory leaves its device open.
+        memory.close();
+        expect(memory.shim.call.live()).toBe(0);
+      });
+
+      test(`does not matter where ${other} is what frees`, async () => {
+        const on = new DoubleHost(vendor, { ...locked, [`fail.${other}`]: 719 });
+        const memory = await open(on);
+        memory.allocRegion(PAGE).free();
+        memory.close();
       });
     });
   }

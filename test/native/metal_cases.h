@@ -174,7 +174,7 @@ static void metal_hangs(void) {
     zap_region region;
     (void)snprintf(lines, sizeof lines, "hang.%s=1", calls[at]);
     harness_behave(calls[at], lines);
-    int32_t handle = uma.open(runtime, support, 0, 400, &about);
+    int32_t handle = uma.open(runtime, support, 0, 300, &about);
     int32_t status = handle < 0 ? handle : uma.region_alloc(handle, ZAP_MEMORY_SHARED, 4096, &region);
     if (status > 0) {
       zap_span span = {status, 0, 16, 0};

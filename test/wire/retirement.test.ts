@@ -134,7 +134,7 @@ for (const [earlyId, lateId] of [
     ] as const) {
       test(`and nobody takes messages at the far end for longer than ${whose} closeMillis: the same`, async () => {
         await using net = new Net();
-        const limits = { recvQueueBytes: 64 * KIB, sendMillis: 100 };
+        const limits = { recvQueueBytes: 64 * KIB, sendMillis: 400 };
         using both = await crossed(net, earlyId, lateId, {
           early: { limits: { ...limits, closeMillis: closeMillis.early } },
           late: { limits: { ...limits, closeMillis: closeMillis.late } },
