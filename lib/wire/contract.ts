@@ -80,6 +80,9 @@ export interface CloseReport {
   readonly undelivered: number;
   /** Messages that had been received and that nobody took with `recv`. */
   readonly unread: number;
-  /** Managed buffers, those of received messages included, that are not released; their memory stays until they are. */
+  /**
+   * Pieces of managed memory that are not released, and stay until they are: buffers, and the slabs of received messages (which
+   * small messages share).
+   */
   readonly buffers: number;
 }

@@ -1,6 +1,6 @@
 /*
  * What a vendor's side of a unified-memory shim supplies: one `const struct zap_backend zap_backend`. Everything else (handles,
- * threads, timeouts, checks of arguments, the ZAP_UMA names) is uma.c's, the same for all.
+ * threads, timeouts, checks of arguments, the ZAP_UMA names) is uma_*.c's, the same for all.
  *
  * Threads: every function of the table runs on the device's thread, one at a time, so a backend needs no locks and keeps
  * everything in its `state`. Before each call that might hang it says zap_calling("cuInit").
