@@ -98,7 +98,7 @@ function contenders(): Contender[] {
 /** No pool: a region of the memory that the device prefers for each buffer. */
 function perBuffer(kind: MemoryKind): Contender {
   return {
-    name: `${kind.name}, a region for each`,
+    name: `${kind.device.name}, a region for each`,
     buffers: DRIVER_BUFFERS,
     run(count) {
       for (let i = 0; i < count; i++) kind.allocRegion(SIZE).free();
