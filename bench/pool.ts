@@ -5,7 +5,7 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { heapKind, openDeviceMemory, SlabPool, type MemoryKind } from "../lib/memory/index.ts";
+import { heapKind, openDeviceMemory, SlabPool, type DeviceMemory } from "../lib/memory/index.ts";
 import { circumstances, headLine } from "./circumstances.ts";
 import { number, table } from "./report.ts";
 import { optionsOrEnd, parseRounds } from "./values.ts";
@@ -96,7 +96,7 @@ function contenders(): Contender[] {
 }
 
 /** No pool: a region of the memory that the device prefers for each buffer. */
-function perBuffer(kind: MemoryKind): Contender {
+function perBuffer(kind: DeviceMemory): Contender {
   return {
     name: `${kind.device.name}, a region for each`,
     buffers: DRIVER_BUFFERS,
