@@ -3,6 +3,8 @@
  * their GPUs are doubles, but the shims are the real ones.
  */
 import { afterAll, describe, expect, test } from "bun:test";
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Probe, TransportName } from "../../lib/transport/contract.ts";
 import { registered, probeRows } from "../../lib/transport/probe.ts";
 import { REGISTRY } from "../../lib/transport/registry.ts";
@@ -191,4 +193,20 @@ describe.skipIf(noNative || process.platform !== "linux")("host class:", () => {
       await expect(insisting).rejects.toMatchObject({ code: "ERR_ZAP_NOT_AVAILABLE" });
     });
   }
+
+  test("a driver in a folder that LD_LIBRARY_PATH names is found there, and before any other", async () => {
+    const on = new DoubleHost("cuda", { name: "Usual" }, {}, { LD_LIBRARY_PATH: "/opt/vendor" });
+    const folder = join(on.host.root, "opt", "vendor");
+    mkdirSync(folder, { recursive: true });
+    copyFileSync(join(theNative().doubles, "libcuda.so.1"), join(folder, "libcuda.so.1"));
+    writeFileSync(join(folder, "double.conf"), "name=Named By The Variable\n");
+    const uma = (await probeRows(on.host)).find((probe) => probe.name === "uma");
+    expect(uma?.available).toBe(true);
+    const seen = uma?.prerequisites.map((each) => each.seen).join("\n");
+    expect(seen).toContain(join(folder, "libcuda.so.1"));
+    expect(seen).toContain("Named By The Variable (0 of 1)");
+    const selection = await resolveSelection(undefined, { env: {}, probes: uma === undefined ? [] : [uma] });
+    await using transport = await REGISTRY.uma.open!({ onEvent: () => {} }, selection, on.host);
+    expect(transport.name).toBe("uma");
+  });
 });
