@@ -58,6 +58,8 @@ export class HeapArena {
     this.leases.delete(lease);
     if (lease.detached) return;
     lease.transfer(0);
+    // One that is pinned (by a write that still runs, say) is copied, and stays what it was.
+    if (!lease.detached) return;
     const same = this.free.get(slot.size);
     if (same === undefined) this.free.set(slot.size, [slot]);
     else same.push(slot);

@@ -97,12 +97,13 @@ export class Slab {
     if (this.view.length === 0) return false;
     try {
       (this.view.buffer as ArrayBuffer).transfer(0);
-      this.view = null;
-      return true;
     } catch {
-      this.view = GONE;
-      return false;
+      // Told by the length below.
     }
+    // One that is pinned (by a write that still runs, say) is copied, and stays what it was.
+    const emptied = this.view.length === 0;
+    this.view = emptied ? null : GONE;
+    return emptied;
   }
 
   /** The slabs of the order below. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { gzip } from "node:zlib";
 import { HeapArena } from "../../lib/memory/index.ts";
 import { runs } from "../support/properties.ts";
 
@@ -133,6 +134,20 @@ describe("an arena", () => {
     await collect();
     const others = exhaust(arena);
     expect(reached(others, (byte) => new Uint8Array(moved).fill(byte))).toBe(false);
+    expect(slotsAmong(arena, others)).toBe(1);
+  });
+
+  test("never hands out a slot that a system call still reads", async () => {
+    const arena = new HeapArena(2 * SLOT);
+    const lease = arena.take(SLOT).fill(1);
+    // A running compression pins its input: it cannot be emptied.
+    const { promise, resolve } = Promise.withResolvers<void>();
+    gzip(lease, () => resolve());
+    arena.give(lease);
+    const others = exhaust(arena);
+    for (const other of others) other.fill(2);
+    expect(lease.every((byte) => byte === 1)).toBe(true);
+    await promise;
     expect(slotsAmong(arena, others)).toBe(1);
   });
 

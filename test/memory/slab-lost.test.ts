@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { PoolError } from "../../lib/errors/index.ts";
+import { gzip } from "node:zlib";
 import { SlabPool, type LeakReport, type SlabBuffer } from "../../lib/memory/index.ts";
 import { drain, isPending, KIB, KindDouble, MIB } from "./kind-double.ts";
 
@@ -242,4 +243,28 @@ describe("a view that was kept and transferred after the release", () => {
     next.release();
     expect(pool.stats().lostBytes).toBe(KIB);
   });
+});
+
+describe("a buffer that is released while a system call still reads it", () => {
+  for (const debug of [false, true]) {
+    test(`keeps its memory from the runtime${debug ? ", and from the next owner in debug mode" : ""}`, async () => {
+      const { pool, reports, kind } = poolOf(64 * MIB, debug);
+      const buffer = pool.tryAlloc(8 * MIB)!;
+      // A running compression pins its input: it cannot be emptied.
+      const { promise, resolve } = Promise.withResolvers<void>();
+      gzip(buffer.bytes, () => resolve());
+      const { address } = buffer;
+      buffer.release();
+      const next = debug ? pool.tryAlloc(8 * MIB) : null;
+      expect(next?.address).not.toBe(address);
+      next?.release();
+      await pool.close();
+      // Never given back: somebody might still read it.
+      expect([...kind.live].map((region) => region.address)).toEqual([address]);
+      expect(pool.stats().lostBytes).toBe(8 * MIB);
+      await promise;
+      await Bun.sleep(1);
+      expect(reports.map(({ cause, bytes }) => [cause, bytes])).toEqual([["detached", 8 * MIB]]);
+    });
+  }
 });

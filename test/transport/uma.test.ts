@@ -177,6 +177,32 @@ describe.skipIf(noNative || process.platform !== "linux")("the uma transport", (
     expect(on.reported().join()).toMatch(CLEAN);
   });
 
+  test("never receives into memory that a kernel may still read", async () => {
+    const on = new DoubleHost("cuda", { "fail.cuEventQuery": 600 });
+    const events: TransportEvent[] = [];
+    const limits = { closeMillis: 500 };
+    const options = { limits, onEvent: (event: TransportEvent) => void events.push(event) };
+    const node = await openOn(on, "node", options, { ZAP_DEVICE_MILLIS: "150" });
+    const selection = { name: "default", reason: "a test", tried: [] } as const;
+    const peer = await openDefault({ nodeId: "heap", limits, onEvent: () => {} }, selection);
+    await within(peer.connect(node.addresses[0]!), "connect");
+    await peer.send("node", messageOf(100, 1));
+    const first = await within(node.recv(), "the first message");
+    const where = first.buffer!.devicePtr;
+    expect((await failureOf(checkHeaders([first.buffer!]))).message).toContain("150 ms");
+    first.release();
+    for (let n = 2; n < 20; n++) {
+      await peer.send("node", messageOf(100, n));
+      const envelope = await within(node.recv(), `message ${n}`);
+      expect(isMessage(envelope.message, n)).toBe(true);
+      expect(envelope.buffer!.devicePtr).not.toBe(where);
+      envelope.release();
+    }
+    const lost = () => events.find((event) => event.type === "error" && event.error.code === "ERR_ZAP_POOL");
+    await until(() => lost() !== undefined, "the lost memory to be reported");
+    await Promise.all([peer.close(), node.close().catch(() => {})]);
+  }, 15_000);
+
   test("checks what it sends as every transport does", async () => {
     const on = new DoubleHost("cuda");
     await using node = await openOn(on, "node");

@@ -23,10 +23,17 @@ describe.skipIf(noNative)("a message whose ArrayBuffer a user transferred away",
       const stolen = structuredClone(taken.message, { transfer: [taken.message.buffer as ArrayBuffer] });
       for (const n of [2, 3]) {
         const envelope = await within(node.recv(), `message ${n}`);
-        expect(isMessage(envelope.message, n)).toBe(true);
+        // By either way to the bytes.
+        expect(isMessage(n === 2 ? envelope.buffer!.bytes : envelope.message, n)).toBe(true);
         envelope.release();
       }
       taken.release();
+      // Whatever y says now must come to lie elsewhere, however much it is.
+      for (let n = 0; n < 30; n++) {
+        y.write(frameOf(messageOf(100, 100 + n)));
+        (await within(node.recv(), `message ${n}`)).release();
+        expect(includes(new Uint8Array(stolen.buffer as ArrayBuffer), messageOf(100, 100 + n))).toBe(false);
+      }
       const z = await slabs.raw(node, "z");
       for (const [n, peer] of [x, y, z].entries()) {
         peer.write(frameOf(messageOf(100, 10 + n)));

@@ -9,6 +9,10 @@ export interface MessageHome {
   releaseEnvelope(): void;
   /** The range is nobody's any more. */
   letGo(): void;
+  /** The range must go to nobody. */
+  spoil(error: Error): void;
+  /** All of the slab. */
+  look(): Uint8Array;
 }
 
 export class MessageBuffer extends OwnedMemory implements SlabBuffer {
@@ -31,7 +35,7 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
 
   get bytes(): Uint8Array {
     this.demandHeld("bytes");
-    if (!this.debug) return (this.view ??= this.slab.bytes.subarray(this.start, this.start + this.size));
+    if (!this.debug) return (this.view ??= this.home.look().subarray(this.start, this.start + this.size));
     this.demandCpu();
     return (this.view ??= new Uint8Array(toArrayBuffer(this.address as Pointer, 0, this.size)));
   }
@@ -71,7 +75,7 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
       },
       (error) => {
         // Nobody may get the range again, so nobody gets the slab.
-        this.slab.spoil(error instanceof Error ? error : new Error(String(error)));
+        this.home.spoil(error instanceof Error ? error : new Error(String(error)));
         this.home.letGo();
       },
     );
@@ -80,8 +84,10 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
   /** In debug mode the view has an `ArrayBuffer` of its own. */
   protected dropViews(): void {
     if (this.debug && this.view !== null) {
-      if (this.view.length > 0) (this.view.buffer as ArrayBuffer).transfer(0);
-      else this.spoil(new PoolError("the memory of a message was transferred away"));
+      const { view } = this;
+      const gone = view.length === 0;
+      if (!gone) (view.buffer as ArrayBuffer).transfer(0);
+      if (gone || view.length > 0) this.spoil(new PoolError("the memory of a message was transferred away"));
     }
     this.view = null;
   }

@@ -39,7 +39,15 @@ export class SlabShare implements MessageMemory {
   bufferOf(start: number, end: number, releaseEnvelope: () => void): Buffer | null {
     const { slab } = this;
     if (!isSlab(slab)) return null;
-    return new MessageBuffer(slab, start, end, this.strict, { releaseEnvelope, letGo: () => this.letGo() });
+    return new MessageBuffer(slab, start, end, this.strict, {
+      releaseEnvelope,
+      letGo: () => this.letGo(),
+      look: () => (this.bytes.length === 0 ? this.revive() : this.bytes),
+      spoil: (error) => {
+        this.spoilt = true;
+        slab.spoil(error);
+      },
+    });
   }
 
   /** A view of its own for the messages that were not transferred; the pool will give the memory to nobody again. */
