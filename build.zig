@@ -6,6 +6,9 @@
 //!   zig build doubles         the test doubles of vendors' libraries, into zig-out/doubles
 //!   zig build ptx             the CUDA kernel as the library carries it, into zig-out/kernels
 //!   zig build test-native     the C tests of test/native, run here
+//!
+//! -Ddpdk-version, -Ddpdk-include and -Ddpdk-libdir compile the DPDK library against this host's libdpdk, for this host alone:
+//! `scripts/build.ts` asks pkg-config for them. Without, it is one that says so.
 const std = @import("std");
 
 /// What every source file of ours is held to.
@@ -22,6 +25,9 @@ const flags = [_][]const u8{
     "-fvisibility=hidden",
     "-fno-asynchronous-unwind-tables",
 };
+
+/// What the sources that include DPDK's headers are held to: those use GNU C, and have functions that still may change.
+const dpdk_flags = [_][]const u8{"-std=gnu11"} ++ flags[1..].* ++ [_][]const u8{"-DALLOW_EXPERIMENTAL_API"};
 
 /// For all five libraries.
 const plain = [_][]const u8{ "shim/common/fail.c", "shim/common/rows.c" };
@@ -71,12 +77,11 @@ pub fn build(b: *std.Build) void {
         module.addCSourceFiles(.{ .files = sources(b, "shim/uma", vendor), .flags = &flags });
         install(b, b.fmt("zap_uma_{s}", .{vendor}), module);
     }
-    for ([_][]const u8{ "dpdk", "gpudirect" }) |name| {
-        const module = cModule(b, target, optimize, null);
-        module.addCSourceFiles(.{ .files = &plain, .flags = &flags });
-        module.addCSourceFiles(.{ .files = sources(b, b.fmt("shim/{s}", .{name}), name), .flags = &flags });
-        install(b, b.fmt("zap_{s}", .{name}), module);
-    }
+    install(b, "zap_dpdk", dpdkModule(b, target, optimize));
+    const gpudirect = cModule(b, target, optimize, null);
+    gpudirect.addCSourceFiles(.{ .files = &plain, .flags = &flags });
+    gpudirect.addCSourceFiles(.{ .files = sources(b, "shim/gpudirect", "gpudirect"), .flags = &flags });
+    install(b, "zap_gpudirect", gpudirect);
 
     const show = b.addInstallFileWithDir(ptx.path(b, "check_headers.ptx"), .{ .custom = "kernels" }, "check_headers.ptx");
     b.step("ptx", "Build the CUDA kernel as the library carries it").dependOn(&show.step);
@@ -106,6 +111,49 @@ fn query(b: *std.Build) std.Target.Query {
         else => {},
     }
     return result;
+}
+
+/// The DPDK library: against libdpdk, where we were told of one, else without.
+fn dpdkModule(b: *std.Build, target: std.Build.ResolvedTarget, optimize: std.builtin.Optimize) *std.Build.Module {
+    const version = b.option([]const u8, "dpdk-version", "Compile the DPDK library against this host's libdpdk, of this version");
+    const include = b.option([]const u8, "dpdk-include", "Folders of its headers, separated by colons") orelse "";
+    const libdir = b.option([]const u8, "dpdk-libdir", "Folder of its libraries") orelse "/usr/lib";
+    if (version == null) {
+        const module = cModule(b, target, optimize, null);
+        module.addCSourceFiles(.{ .files = &plain, .flags = &flags });
+        module.addCSourceFiles(.{ .files = &.{ "shim/dpdk/dpdk.c", "shim/dpdk/without.c" }, .flags = &flags });
+        return module;
+    }
+    if (!std.mem.eql(u8, platform(target.result), platform(b.graph.host.result)))
+        std.debug.panic("libdpdk of this host, {s}, is of no use for {s}", .{ platform(b.graph.host.result), platform(target.result) });
+    // For this host alone: its C library, whatever its age, as libdpdk needs the same; and the CPU that DPDK's headers take for granted.
+    var here = target.query;
+    here.cpu_arch = b.graph.host.result.cpu.arch;
+    here.os_tag = b.graph.host.result.os.tag;
+    here.abi = b.graph.host.result.abi;
+    here.glibc_version = if (b.graph.host.result.isGnuLibC()) b.graph.host.result.os.version_range.linux.glibc else null;
+    switch (b.graph.host.result.cpu.arch) {
+        .x86_64 => here.cpu_model = .{ .explicit = &std.Target.x86.cpu.nehalem },
+        .aarch64 => here.cpu_features_add.addFeature(@backingInt(std.Target.aarch64.Feature.crc)),
+        else => {},
+    }
+    // Every packet passes through this one: it is made for speed.
+    const module = cModule(b, b.resolveTargetQuery(here), if (optimize == .small) .fast else optimize, null);
+    module.addCMacro("ZAP_DPDK_RELEASE", b.fmt("\"{s}\"", .{version.?}));
+    var folders = std.mem.tokenizeScalar(u8, include, ':');
+    while (folders.next()) |folder| module.addSystemIncludePath(b.graph.cwdRelativePath(folder));
+    // libbsd's headers, of which pkg-config says nothing where compilers look anyhow.
+    module.addAfterIncludePath(b.graph.cwdRelativePath("/usr/include"));
+    module.addLibraryPath(b.graph.cwdRelativePath(libdir));
+    for ([_][]const u8{ "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal" }) |name|
+        module.linkSystemLibrary(name, .{ .use_pkg_config = .no });
+    const shared = plain ++ [_][]const u8{ "shim/common/device_thread.c", "shim/common/handles.c", "shim/common/thread.c" };
+    module.addCSourceFiles(.{ .files = &shared, .flags = &flags });
+    for (sources(b, "shim/dpdk", "")) |source| {
+        if (std.mem.endsWith(u8, source, "/without.c")) continue;
+        module.addCSourceFiles(.{ .files = &.{source}, .flags = &dpdk_flags });
+    }
+    return module;
 }
 
 /// A module of C files alone; `vendor` names its verbs, where it is one of the three for unified memory.

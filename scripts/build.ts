@@ -2,10 +2,14 @@
 /**
  * `bun run build`: builds the native part with zig, the one toolchain that it needs, into `native/<platform>/`.
  * With `--all` or the names of platforms: for others, from any of them. With the name of a step of build.zig: that step instead.
+ *
+ * Only a build that names no platform is for this machine alone: where pkg-config knows libdpdk, the DPDK library is compiled against it.
+ * What is built by name is for others, and the same from wherever it is built: never against this machine's libdpdk.
  */
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { platformHere, platformLabel } from "../lib/ffi/platform.ts";
+import { findLibdpdk, zigOptions } from "./libdpdk.ts";
 import { zigPath } from "./zig.ts";
 
 const ROOT = join(import.meta.dir, "..");
@@ -31,8 +35,9 @@ const STEPS: Readonly<Record<string, boolean>> = {
 
 const HELP = `usage: bun run build [platform...] [--all] [step...]
 
-  platform  ${Object.keys(TARGETS).join(", ")}; default: this one
-  --all     every platform
+  platform  ${Object.keys(TARGETS).join(", ")};
+            default: this one, and its DPDK library against this machine's libdpdk where pkg-config knows it
+  --all     every platform, to be used anywhere: without DPDK
   step      ${Object.keys(STEPS).join(", ")}: that instead of the libraries, into zig-out/;
             check-cuda for another platform into zig-out/<platform>/bin
 `;
@@ -44,6 +49,8 @@ function fail(message: string): never {
 
 interface Asked {
   readonly labels: readonly string[];
+  /** No platform was named: what is built is for this machine alone. */
+  readonly forHere: boolean;
   readonly steps: readonly string[];
 }
 
@@ -63,8 +70,9 @@ function asked(words: readonly string[]): Asked {
   const bound = [...steps].find((step) => !STEPS[step]);
   if (bound !== undefined && labels.size > 0)
     fail(`${bound} is made for this machine alone: name no platform with it`);
-  if (labels.size === 0 && steps.size === 0) labels.add(here());
-  return { labels: [...labels], steps: [...steps] };
+  const forHere = labels.size === 0 && steps.size === 0;
+  if (forHere) labels.add(here());
+  return { labels: [...labels], forHere, steps: [...steps] };
 }
 
 function here(): string {
@@ -80,17 +88,18 @@ function run(zig: string, ...words: string[]): void {
     stdout: "inherit",
     stderr: "inherit",
   });
-  if (exitCode !== 0) fail(`zig build ${words.join(" ")} failed`);
+  // Thrown, so that whoever has begun something can clear it away.
+  if (exitCode !== 0) throw new Error(`zig build ${words.join(" ")} failed`);
 }
 
 /** Builds for one platform and returns the size of each library in bytes. */
-function build(zig: string, label: string): Map<string, number> {
+function build(zig: string, label: string, options: readonly string[]): Map<string, number> {
   // Beside its place, so that a library appears there whole: a process that loads it meanwhile gets the old or the new one.
   const fresh = join(NATIVE, `.${label}.${process.pid}`);
   const place = join(NATIVE, label);
   const sizes = new Map<string, number>();
   try {
-    run(zig, `-Dtarget=${TARGETS[label]}`, "--prefix", fresh);
+    run(zig, `-Dtarget=${TARGETS[label]}`, ...options, "--prefix", fresh);
     mkdirSync(place, { recursive: true });
     for (const file of readdirSync(join(fresh, "lib")).sort()) {
       const built = join(fresh, "lib", file);
@@ -119,13 +128,20 @@ function table(built: ReadonlyMap<string, ReadonlyMap<string, number>>): string 
     .join("\n");
 }
 
-const { labels, steps } = asked(process.argv.slice(2));
+const { labels, forHere, steps } = asked(process.argv.slice(2));
 const zig = zigPath(ROOT);
 if (typeof zig !== "string") fail(zig.fault);
-if (steps.length > 0) {
-  if (labels.length === 0) run(zig, ...steps);
-  for (const label of labels) run(zig, ...steps, `-Dtarget=${TARGETS[label]}`);
-} else {
-  const built = new Map(labels.map((label) => [label, build(zig, label)]));
-  console.log(table(built));
+try {
+  if (steps.length > 0) {
+    if (labels.length === 0) run(zig, ...steps);
+    for (const label of labels) run(zig, ...steps, `-Dtarget=${TARGETS[label]}`);
+  } else {
+    const libdpdk = forHere ? findLibdpdk() : null;
+    const options = libdpdk === null ? [] : zigOptions(libdpdk);
+    const built = new Map(labels.map((label) => [label, build(zig, label, options)]));
+    console.log(table(built));
+    if (libdpdk !== null) console.log(`libzap_dpdk is for this machine alone: with DPDK ${libdpdk.version}`);
+  }
+} catch (error) {
+  fail(error instanceof Error ? error.message : String(error));
 }

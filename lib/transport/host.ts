@@ -2,7 +2,7 @@
  * What this host has, as far as its files tell. Every function only reads, never throws, and answers "nothing" where a file
  * is missing or cannot be read. All of them take a `Host`, so that a folder with a made-up `/sys` and `/proc` will do.
  */
-import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { accessSync, constants, existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { cpus } from "node:os";
 import { basename, join } from "node:path";
 import { locateLibrary, platformHere, type Platform } from "../ffi/index.ts";
@@ -51,6 +51,46 @@ export function hugepages(host: Host): Hugepages[] {
     });
   }
   return pages.sort((a, b) => a.kib - b.kib);
+}
+
+/** Where hugepages are mounted. */
+export function hugepageMounts(host: Host): string[] {
+  const lines = (text(host, "/proc/mounts") ?? "").split("\n").map((line) => line.split(" "));
+  return lines.filter(([, , type]) => type === "hugetlbfs").map(([, place]) => place!);
+}
+
+/** CPUs that the kernel leaves alone, as it lists them (`2-3,8`), or null: `isolated` or `nohz_full`. */
+export function cpuList(host: Host, kind: "isolated" | "nohz_full"): string | null {
+  const list = text(host, `/sys/devices/system/cpu/${kind}`)?.trim();
+  // Where none was given, some kernels write this.
+  return !list || list === "(null)" ? null : list;
+}
+
+/** The effective capabilities of this process as a set of bits, or null where the kernel does not say. */
+export function capabilities(host: Host): bigint | null {
+  const found = /^CapEff:\s*([0-9a-f]+)$/m.exec(text(host, "/proc/self/status") ?? "");
+  return found ? BigInt(`0x${found[1]}`) : null;
+}
+
+const CAPABILITIES = { CAP_NET_ADMIN: 12n, CAP_NET_RAW: 13n, CAP_SYS_RAWIO: 17n } as const;
+
+export function hasCapability(set: bigint, name: keyof typeof CAPABILITIES): boolean {
+  return ((set >> CAPABILITIES[name]) & 1n) === 1n;
+}
+
+/** The number of a PCI device's IOMMU group, or null: `/dev/vfio/<number>` is its file. */
+export function iommuGroup(host: Host, address: string): string | null {
+  return link(host, `/sys/bus/pci/devices/${address}/iommu_group`);
+}
+
+/** Whether this process may open a file for reading and writing. */
+export function usable(host: Host, path: string): boolean {
+  try {
+    accessSync(join(host.root, path), constants.R_OK | constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export interface RdmaDevice {

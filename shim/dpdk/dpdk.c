@@ -1,6 +1,6 @@
 #include "zap_dpdk.h"
 
-#include "../common/rows.h"
+#include "built.h"
 
 uint32_t zap_dpdk_abi(void) { return ZAP_ABI_VERSION; }
 
@@ -11,5 +11,6 @@ int32_t zap_dpdk_probe(zap_prerequisite *rows, uint32_t capacity) {
   struct zap_rows seen = {.count = 0};
   zap_row(&seen, "data plane", false, "Use the default transport; this row opens once a release carries it.",
           "this build carries no data plane yet");
+  zap_dpdk_built(&seen);
   return (int32_t)zap_rows_copy(&seen, rows, capacity);
 }

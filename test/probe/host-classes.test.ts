@@ -31,7 +31,9 @@ interface HostClass {
 }
 
 const HUGE = made.pages(2048, 0, 0);
-const NO_PORT = ["data plane", "hugepages", "libdpdk", "port"];
+/** The shims of these tests are built as packages are: without DPDK. */
+const NO_DPDK = "DPDK in libzap_dpdk";
+const NO_PORT = ["data plane", NO_DPDK, "hugepages", "libdpdk", "port"];
 
 const CLASSES: readonly HostClass[] = [
   {
@@ -74,7 +76,7 @@ const CLASSES: readonly HostClass[] = [
     device: "NVIDIA H200 (0 of 8), compute capability 9.0",
     unified: "managed, for CPU and GPU at once",
     gpudirect: ["data plane"],
-    dpdk: ["data plane", "hugepages", "libdpdk"],
+    dpdk: ["data plane", NO_DPDK, "hugepages", "libdpdk"],
   },
   {
     name: "generic CUDA box, no IB",

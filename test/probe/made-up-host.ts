@@ -96,6 +96,8 @@ export const dpdk: Files = {
   ...pages(1024 * 1024, 0, 0),
   ...pciDevice("0000:03:00.0", { class: "0x020000", vendor: "0x8086", driver: "vfio-pci" }),
   [`${LIBRARIES}/librte_eal.so.23`]: elf(),
+  "/sys/bus/pci/devices/0000:03:00.0/iommu_group": { link: "../../../kernel/iommu_groups/12" },
+  "/dev/vfio/12": "",
 };
 
 export function pages(kib: number, total: number, free: number): Files {

@@ -197,6 +197,10 @@ describe("uma", () => {
   });
 });
 
+function isAdvice({ name }: Prerequisite): boolean {
+  return name === "isolated CPUs" || name === "GPU registration";
+}
+
 describe("dpdk", () => {
   const FIX = "echo 1024 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
@@ -208,7 +212,11 @@ describe("dpdk", () => {
 
   test("sees hugepages that are configured and free", async () => {
     const row = await probeDpdk(madeUpHost(made.dpdk));
-    expect(the(row, "hugepages").seen).toBe("1000 of 1024 pages of 2 MiB free, 0 of 0 pages of 1 GiB free");
+    const free = "1000 of 1024 pages of 2 MiB free, 0 of 0 pages of 1 GiB free";
+    expect(the(row, "hugepages").seen).toBe(`${free}; not mounted, which is not needed`);
+    const mounts = { "/proc/mounts": "none /sys sysfs rw 0 0\nhuge /dev/hugepages hugetlbfs rw 0 0\n" };
+    const mounted = await probeDpdk(madeUpHost({ ...made.dpdk, ...mounts }));
+    expect(the(mounted, "hugepages").seen).toBe(`${free}; mounted on /dev/hugepages`);
     expect(row.device).toBe("0000:03:00.0");
     expect(the(row, "port").seen).toBe("0000:03:00.0 (vfio-pci)");
     expect(the(row, "libdpdk").seen).toEndWith("/librte_eal.so.23");
@@ -301,6 +309,48 @@ describe("dpdk", () => {
     const wrong = await probeDpdk(madeUpHost(made.dpdk, { env: { ZAP_DPDK_VDEV: "eth0" } }));
     expect(wrong.device).toBeNull();
     expect(the(wrong, "port")).toMatchObject({ met: false, fix: "export ZAP_DPDK_VDEV=net_memif0" });
+  });
+
+  test("says who may use the port", async () => {
+    const card = await probeDpdk(madeUpHost(made.dpdk));
+    expect(the(card, "permission")).toMatchObject({
+      met: true,
+      seen: "/dev/vfio/12 can be opened for reading and writing",
+    });
+    const { "/dev/vfio/12": _, ...closed } = made.dpdk;
+    const without = the(await probeDpdk(madeUpHost(closed)), "permission");
+    expect(without).toMatchObject({
+      met: false,
+      seen: "/dev/vfio/12 does not exist",
+      fix: "sudo modprobe vfio-pci",
+    });
+    const status = (bits: string): Files => ({ "/proc/self/status": `Name:\tbun\nCapEff:\t${bits}\n` });
+    const ask = async (vdev: string, files: Files) =>
+      the(await probeDpdk(madeUpHost(files, { env: { ZAP_DPDK_VDEV: vdev } })), "permission");
+    expect(await ask("net_memif0", status("0000000000000000"))).toMatchObject({ met: true });
+    const packets = "net_af_packet0,iface=eth0";
+    expect(await ask(packets, status("0000000000002000"))).toMatchObject({ met: true, seen: "CAP_NET_RAW" });
+    const refused = await ask(packets, status("0000000000001000"));
+    expect(refused).toMatchObject({ met: false });
+    expect(refused.seen).toBe("this process lacks CAP_NET_RAW, which net_af_packet0 needs");
+    expect(refused.fix).toContain("setcap cap_net_raw+ep");
+  });
+
+  test("advises on CPUs and GPUs, without asking for them", async () => {
+    const plain = await probeDpdk(madeUpHost());
+    expect(the(plain, "isolated CPUs").seen).toStartWith("none, which is no must");
+    expect(the(plain, "GPU registration").seen).toStartWith("not possible: no driver of a GPU");
+    const folder = "/sys/devices/system/cpu";
+    const cpus = { [`${folder}/isolated`]: "2-3\n", [`${folder}/nohz_full`]: "(null)\n" };
+    const rich = await probeDpdk(madeUpHost({ ...made.nvidia, ...cpus }));
+    expect(the(rich, "isolated CPUs").seen).toBe("isolcpus 2-3, nohz_full none");
+    expect(the(rich, "GPU registration").seen).toBe("by cuMemHostRegister, driver 570.86.15");
+    const { "/dev/nvidia0": _, ...hidden } = made.nvidia;
+    expect(the(await probeDpdk(madeUpHost(hidden)), "GPU registration").seen).toContain("no /dev/nvidia0");
+    expect(the(await probeDpdk(madeUpHost(made.amd)), "GPU registration").seen).toBe("by hipHostRegister");
+    expect([...plain.prerequisites, ...rich.prerequisites].filter(isAdvice).every(({ met }) => met)).toBe(
+      true,
+    );
   });
 
   test("says on other systems that it needs Linux", async () => {

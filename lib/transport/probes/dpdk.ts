@@ -13,6 +13,9 @@ const PROPOSED_KIB = 2 * 1024 * 1024;
 /** A software device instead of a PCI one, in DPDK's own words: `net_memif0,role=client,...`. */
 const VDEV = "ZAP_DPDK_VDEV";
 
+/** Software devices that reach into the kernel's network. */
+const PRIVILEGED_VDEV = /^net_(af_packet|af_xdp|tap)/;
+
 /**
  * Kernel drivers under which DPDK can drive a device. The first three hand it over; under mlx5_core it stays with the kernel as
  * well, and binding such a device to vfio-pci would only make it useless.
@@ -29,7 +32,7 @@ export async function probeDpdk(host: Host): Promise<Probe> {
     ...common,
     device: device(host),
     library: [plane, ...(await ownRows(host, "libzap_dpdk", plane))],
-    host: [hugepages(host), libdpdk(host), port(host)],
+    host: [hugepages(host), libdpdk(host), port(host), permission(host), isolatedCpus(host), gpu(host)],
   });
 }
 
@@ -42,7 +45,11 @@ function libdpdk(host: Host): Prerequisite {
 function hugepages(host: Host): Prerequisite {
   const name = "hugepages";
   const sizes = hosts.hugepages(host);
-  const seen = sizes.map(describe).join(", ");
+  const mounts = hosts.hugepageMounts(host);
+  // Without a mount they can still be had, as memory that belongs to no file.
+  const mounted =
+    mounts.length === 0 ? "not mounted, which is not needed" : `mounted on ${mounts.join(", ")}`;
+  const seen = `${sizes.map(describe).join(", ")}; ${mounted}`;
   if (sizes.some((size) => size.free * size.kib >= NEEDED_KIB)) return met(name, seen);
 
   // 2 MiB is the size that every x86 and most ARM kernels can still find at run time.
@@ -57,7 +64,7 @@ function hugepages(host: Host): Prerequisite {
   const pages = size.total + Math.ceil(PROPOSED_KIB / size.kib);
   return missing(
     name,
-    `${seen}; needed: ${NEEDED_KIB / 1024} MiB free in one size`,
+    `${sizes.map(describe).join(", ")}; needed: ${NEEDED_KIB / 1024} MiB free in one size`,
     `echo ${pages} | sudo tee /sys/kernel/mm/hugepages/hugepages-${size.kib}kB/nr_hugepages`,
   );
 }
@@ -105,6 +112,69 @@ function portFix(host: Host, devices: readonly PciDevice[]): string[] {
     "sudo dpdk-devbind.py --bind=vfio-pci <PCI address>",
     "Take a device that you can spare: the system loses it, and with it every connection it carries.",
   ];
+}
+
+/** Whether this process may use the port: as far as files and the process itself tell, nothing is opened. */
+function permission(host: Host): Prerequisite {
+  const name = "permission";
+  const vdev = configuredVdev(host);
+  const device = vdev === null ? hosts.pciDevices(host, hosts.PCI_NETWORK).find(isReady) : undefined;
+  if (vdev === null && device === undefined) return met(name, "nothing to ask for: no port");
+  if (vdev !== null && !PRIVILEGED_VDEV.test(vdev)) return met(name, "none needed for this software device");
+  if (vdev !== null) {
+    const capability = /^net_tap/.test(vdev) ? "CAP_NET_ADMIN" : "CAP_NET_RAW";
+    const capabilities = hosts.capabilities(host);
+    if (capabilities === null || hosts.hasCapability(capabilities, capability)) {
+      return met(name, capabilities === null ? `not to be seen here: ${capability}` : capability);
+    }
+    return missing(
+      name,
+      `this process lacks ${capability}, which ${vdev.split(",")[0]} needs`,
+      `sudo setcap ${capability.toLowerCase()}+ep "$(readlink -f "$(command -v bun)")"`,
+      "Or run it as root.",
+    );
+  }
+  if (device!.driver !== "vfio-pci") {
+    const root = hosts.capabilities(host);
+    if (root === null || hosts.hasCapability(root, "CAP_SYS_RAWIO") || device!.driver === "mlx5_core") {
+      return met(name, `under ${device!.driver}`);
+    }
+    return missing(
+      name,
+      `${label(device!)} takes CAP_SYS_RAWIO`,
+      "Run it as root, or bind the device to vfio-pci.",
+    );
+  }
+  const group = hosts.iommuGroup(host, device!.address);
+  const node = group === null ? "/dev/vfio/vfio" : `/dev/vfio/${group}`;
+  if (hosts.usable(host, node)) return met(name, `${node} can be opened for reading and writing`);
+  return missing(
+    name,
+    `${node} ${hosts.exists(host, node) ? "may not be opened by this user" : "does not exist"}`,
+    hosts.exists(host, node) ? `sudo chown "$USER" ${node}` : "sudo modprobe vfio-pci",
+  );
+}
+
+/** Advice: a thread that polls has steadier times on a CPU that the kernel leaves to it. */
+function isolatedCpus(host: Host): Prerequisite {
+  const isolated = hosts.cpuList(host, "isolated");
+  const quiet = hosts.cpuList(host, "nohz_full");
+  const seen =
+    isolated === null
+      ? "none, which is no must: isolcpus and nohz_full on the kernel's command line make times steadier"
+      : `isolcpus ${isolated}, nohz_full ${quiet ?? "none"}`;
+  return met("isolated CPUs", seen);
+}
+
+/** Advice too: without a GPU packets are for the CPU alone. Whether the GPU takes the pages is known once they are registered. */
+function gpu(host: Host): Prerequisite {
+  const name = "GPU registration";
+  const driver = hosts.nvidiaDriver(host);
+  if (hosts.amdGpus(host).length > 0) return met(name, "by hipHostRegister");
+  if (driver === null) return met(name, "not possible: no driver of a GPU; packets are for the CPU alone");
+  if (hosts.nvidiaNodes(host).length === 0) return met(name, "not possible: no /dev/nvidia0 here");
+  if (hosts.library(host, "libcuda.so.1") === null) return met(name, "not possible: no libcuda.so.1 here");
+  return met(name, `by cuMemHostRegister, driver ${driver.version}`);
 }
 
 function device(host: Host): string | null {
