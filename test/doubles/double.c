@@ -163,6 +163,17 @@ void double_report(const char *format, ...) {
   append("report", line, (size_t)length + 1);
 }
 
+void double_die(const char *library, const char *format, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  double_report("fault: %s", text);
+  (void)fprintf(stderr, "%s double: %s\n", library, text);
+  abort();
+}
+
 uint64_t double_faults(void) { return __atomic_load_n(&faults, __ATOMIC_RELAXED); }
 
 /* ---- launches ---- */

@@ -37,6 +37,8 @@ int64_t double_enter(const char *call);
 
 /* Appends one line to the file that the setting `report` names, if any. Lines that start with "fault" are misuse by the caller. */
 void double_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Reports a fault, says on standard error which double found it, and ends the process. */
+void double_die(const char *library, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 
 /* How many faults were reported since the library was loaded. */
 uint64_t double_faults(void);

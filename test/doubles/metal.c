@@ -80,16 +80,7 @@ static bool runtime_open(void) {
   return true;
 }
 
-__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...) {
-  char text[256];
-  __builtin_va_list arguments;
-  __builtin_va_start(arguments, format);
-  (void)vsnprintf(text, sizeof text, format, arguments);
-  __builtin_va_end(arguments);
-  double_report("fault: %s", text);
-  (void)fprintf(stderr, "Metal double: %s\n", text);
-  abort();
-}
+#define die(...) double_die("Metal", __VA_ARGS__)
 
 static bool is_missing(const char *name) {
   char setting[128];

@@ -61,16 +61,7 @@ static _Thread_local object *pool[POOL_MAX];
 static _Thread_local uint32_t pool_used;
 static _Thread_local uint32_t pool_depth; /* pools that are open */
 
-__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *format, ...) {
-  char text[256];
-  __builtin_va_list arguments;
-  __builtin_va_start(arguments, format);
-  (void)vsnprintf(text, sizeof text, format, arguments);
-  __builtin_va_end(arguments);
-  double_report("fault: %s", text);
-  (void)fprintf(stderr, "objc double: %s\n", text);
-  abort();
-}
+#define die(...) double_die("objc", __VA_ARGS__)
 
 DOUBLE_EXPORT const selector *sel_registerName(const char *name) {
   if (name == NULL) return NULL;

@@ -94,6 +94,17 @@ export class Node {
     for (let i = first; i < first + count; i++) await this.transport.send(peer, messageOf(bytes, i));
   }
 
+  /** Waits until a part of its one message of `bytes` bytes is with the kernel, and no more goes there. */
+  async untilHalfWritten(bytes: number): Promise<void> {
+    let before = 0;
+    await until(() => {
+      const { queuedOutBytes } = this.transport.stats();
+      const stands = queuedOutBytes === before && queuedOutBytes > 0 && queuedOutBytes < bytes;
+      before = queuedOutBytes;
+      return stands;
+    }, "a message half written");
+  }
+
   async untilPeers(count: number): Promise<void> {
     await until(() => this.transport.peers().length === count, `${count} peers at ${this.id}`);
   }

@@ -6,7 +6,7 @@ import { describe, expect, test } from "bun:test";
 import { helloOf, isMessage, messageOf, numberOf } from "../support/messages.ts";
 import { Net, type Node } from "../support/nodes.ts";
 import { RawListener, type RawSocket } from "../support/raw.ts";
-import { until, within } from "../support/wait.ts";
+import { within } from "../support/wait.ts";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -57,17 +57,6 @@ function sendAndReuse(node: Node, peer: string, message: Uint8Array, signal?: Ab
   return sending.then(() => void message.fill(0xee));
 }
 
-/** Waits until a part of a message of `LARGE` bytes is with the kernel, and no more goes there. */
-async function untilHalfWritten(node: Node): Promise<void> {
-  let before = 0;
-  await until(() => {
-    const { queuedOutBytes } = node.transport.stats();
-    const stands = queuedOutBytes === before && queuedOutBytes > 0 && queuedOutBytes < LARGE;
-    before = queuedOutBytes;
-    return stands;
-  }, "a message half written");
-}
-
 async function expectMessage(raw: RawSocket, bytes: number, number: number): Promise<void> {
   const got = await raw.message(8_000);
   expect([got.length, numberOf(got), isMessage(got, number)]).toEqual([bytes, number, true]);
@@ -108,7 +97,7 @@ describe("a message may be written over as soon as send resolves", () => {
       raw.pause();
       const abort = new AbortController();
       const sending = sendAndReuse(node, "slow", make(LARGE, 1), abort.signal);
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       abort.abort();
       await within(sending, "the send");
       const next = node.transport.send("slow", messageOf(64, 2));
@@ -129,7 +118,7 @@ describe("a message may be written over as soon as send resolves", () => {
       await node.untilPeers(1);
       const abort = new AbortController();
       const sending = sendAndReuse(node, "far", make(LARGE, 1), abort.signal);
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       abort.abort();
       await within(sending, "the send");
       first.terminate();
@@ -146,7 +135,7 @@ describe("a message may be written over as soon as send resolves", () => {
       const raw = await net.rawPeer(node, "leaving");
       raw.pause();
       const sending = sendAndReuse(node, "leaving", make(LARGE, 1));
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       raw.shutdown();
       await within(sending, "the send");
       raw.resume();
@@ -165,7 +154,7 @@ describe("a message may be written over as soon as send resolves", () => {
         socket.write(helloOf("far"));
         await socket.frame();
         socket.pause();
-        await untilHalfWritten(node);
+        await node.untilHalfWritten(LARGE);
         socket.terminate();
       }
       const last = await listener.socket(2);

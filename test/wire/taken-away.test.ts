@@ -84,16 +84,6 @@ async function welcome(listener: RawListener, index: number): Promise<RawSocket>
   return raw;
 }
 
-async function untilHalfWritten(node: Node): Promise<void> {
-  let before = 0;
-  await until(() => {
-    const { queuedOutBytes } = node.transport.stats();
-    const stands = queuedOutBytes === before && queuedOutBytes > 0 && queuedOutBytes < LARGE;
-    before = queuedOutBytes;
-    return stands;
-  }, "a message half written");
-}
-
 /** Nothing is left of what was taken away, and the peer is an ordinary one. */
 async function expectUsable(node: Node, raw: RawSocket): Promise<void> {
   await node.send("far", messageOf(300 * KIB, 77));
@@ -155,7 +145,7 @@ describe("a message whose memory is taken away", () => {
       const faulty = node.transport.send("far", lent.message);
       const innocent = [1, 2, 3].map((n) => node.transport.send("far", messageOf(n * 70 * KIB, n)));
       faulty.catch(() => {});
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       lent.takeAway();
       raw.resume();
       await expectTakenAway(faulty);
@@ -176,7 +166,7 @@ describe("a message whose memory is taken away", () => {
       const faulty = node.transport.send("far", lent.message);
       const innocent = node.transport.send("far", messageOf(70 * KIB, 1));
       faulty.catch(() => {});
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       lent.takeAway();
       raw.terminate();
       await expectTakenAway(faulty);
@@ -194,7 +184,7 @@ describe("a message whose memory is taken away", () => {
       const faulty = node.transport.send("far", lent.message);
       const innocent = node.transport.send("far", messageOf(70 * KIB, 1));
       faulty.catch(() => {});
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       lent.takeAway();
       raw.shutdown();
       await expectTakenAway(faulty);
@@ -237,7 +227,7 @@ describe("a message whose memory is taken away", () => {
       const faulty = node.transport.send("far", lent.message, { signal: abort.signal });
       const innocent = node.transport.send("far", messageOf(70 * KIB, 1));
       faulty.catch(() => {});
-      await untilHalfWritten(node);
+      await node.untilHalfWritten(LARGE);
       lent.takeAway();
       abort.abort("never mind");
       raw.resume();
@@ -259,7 +249,7 @@ describe("a message whose memory is taken away", () => {
     const waits = resizable(1_000, 1, true);
     const sends = [begun, waits].map((message) => node.transport.send("far", message));
     sends[1]?.catch(() => {});
-    await untilHalfWritten(node);
+    await node.untilHalfWritten(LARGE);
     begun.buffer.resize(LARGE + 1_000);
     waits.buffer.resize(1_500);
     raw.resume();

@@ -193,6 +193,11 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
     return this.intake?.copiedBytes ?? 0;
   }
 
+  /** We read the socket ourselves, and Bun does not. */
+  private get readsSocket(): boolean {
+    return this.intake?.isNative === true;
+  }
+
   get elsewhere(): boolean {
     return this.peer !== null && this.hub.memory !== null;
   }
@@ -315,7 +320,7 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   pause(reason: number): void {
     if (this.pauses === 0) {
       this.pausedAt = performance.now();
-      if (this.intake?.isNative !== true) this.socket?.pause();
+      if (!this.readsSocket) this.socket?.pause();
     }
     this.pauses |= reason;
   }
@@ -369,7 +374,7 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   /** Bun says that the far end has half-closed. What it said before is read first. */
   ended(): void {
     // We read the socket ourselves, and see its end when we have got there.
-    if (this.intake?.isNative === true) return;
+    if (this.readsSocket) return;
     if (this.intake !== null) return this.intake.end();
     this.remoteEnded = true;
     if (this.waiting.length === 0) this.owner.onEnded(this);
@@ -406,7 +411,7 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
       const written = socket.write(this.raw);
       if (written < 0) {
         // Bun will say that the socket is broken, unless we are the ones who read it.
-        if (this.intake?.isNative === true) this.broken(new Error("the socket takes nothing any more"));
+        if (this.readsSocket) this.broken(new Error("the socket takes nothing any more"));
         return;
       }
       this.wroteAt = performance.now();
@@ -421,7 +426,7 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
       this.finSent = true;
       if (!before) socket.shutdown();
       // A socket that Bun does not read, it does not close by itself either. The kernel still sends what it has.
-      if (this.remoteEnded && this.intake?.isNative === true) (socket as Closable).close();
+      if (this.remoteEnded && this.readsSocket) (socket as Closable).close();
       else if (this.remoteEnded && before) socket.end();
       return;
     }

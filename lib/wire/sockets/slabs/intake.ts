@@ -11,7 +11,7 @@ import { ChunkSource } from "./source.ts";
 const TURN_BYTES = 256 * 1024;
 
 /** Read in one turn, this says that bytes are streaming in. */
-const STREAM_BYTES = 32 * 1024;
+const STREAMING_BYTES = 32 * 1024;
 
 /** The connection. */
 export interface IntakeOwner extends SlabSink {
@@ -138,7 +138,7 @@ export class SlabIntake implements SlabLender, Readable {
     owner.onTurn(framesBefore);
     if (this.isClosed()) return;
     // Where much has come, more has probably come while that was read: looking is cheaper than being woken.
-    if (end === "nothing" && native.readBytes - readBefore < STREAM_BYTES) native.arm();
+    if (end === "nothing" && native.readBytes - readBefore < STREAMING_BYTES) native.arm();
     else if (end === "nothing" || end === "budget") this.later();
     else if (end === "ended") owner.onStreamEnd();
     else if (end === "broken" && native.fault !== null) owner.onStreamBroken(native.fault);
@@ -173,7 +173,7 @@ export class SlabIntake implements SlabLender, Readable {
     const { granted } = this;
     this.granted = null;
     if (granted !== null) {
-      if (granted.bytes.length === bytes) return granted;
+      if (granted.size === bytes) return granted;
       granted.release();
     }
     const slab = this.memory.pool.tryAlloc(bytes);

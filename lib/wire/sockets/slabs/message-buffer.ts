@@ -3,16 +3,16 @@ import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { PoolError } from "../../../errors/index.ts";
 import { OwnedMemory, POISON, type MemoryKind, type SlabBuffer } from "../../../memory/index.ts";
 
-/** Who a message buffer is part of. */
+/** What a message buffer is a range of. */
 export interface MessageHome {
-  /** The envelope was released with the buffer. */
-  releaseEnvelope(): void;
+  /** Views are emptied on release: debug mode. */
+  readonly strict: boolean;
   /** The range is nobody's any more. */
   letGo(): void;
   /** The range must go to nobody. */
   spoil(error: Error): void;
-  /** All of the slab. */
-  look(): Uint8Array;
+  /** All of the slab, also where a user has transferred the view of it away. */
+  revive(): Uint8Array;
 }
 
 export class MessageBuffer extends OwnedMemory implements SlabBuffer {
@@ -21,21 +21,23 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
   private readonly slab: SlabBuffer;
   private readonly start: number;
   private readonly home: MessageHome;
+  private readonly releaseEnvelope: () => void;
   private view: Uint8Array | null = null;
 
-  /** `bytes[start..end)` of the slab. */
-  constructor(slab: SlabBuffer, start: number, end: number, debug: boolean, home: MessageHome) {
-    super(debug);
+  /** `bytes[start..end)` of the slab. `releaseEnvelope` ends the envelope along with the buffer. */
+  constructor(slab: SlabBuffer, start: number, end: number, home: MessageHome, releaseEnvelope: () => void) {
+    super(home.strict);
     this.kind = slab.kind;
     this.slab = slab;
     this.start = start;
     this.size = end - start;
     this.home = home;
+    this.releaseEnvelope = releaseEnvelope;
   }
 
   get bytes(): Uint8Array {
     this.demandHeld("bytes");
-    if (!this.debug) return (this.view ??= this.home.look().subarray(this.start, this.start + this.size));
+    if (!this.debug) return (this.view ??= this.home.revive().subarray(this.start, this.start + this.size));
     this.demandCpu();
     return (this.view ??= new Uint8Array(toArrayBuffer(this.address as Pointer, 0, this.size)));
   }
@@ -67,7 +69,7 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
     const { address } = this;
     this.dropViews();
     this.released = true;
-    this.home.releaseEnvelope();
+    this.releaseEnvelope();
     this.whenIdle(
       () => {
         if (this.debug) new Uint8Array(toArrayBuffer(address as Pointer, 0, this.size)).fill(POISON);

@@ -2,10 +2,10 @@
 import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { isSlabBuffer, type Buffer, type SlabBuffer } from "../../../memory/index.ts";
 import type { MessageMemory } from "../inbox.ts";
-import { MessageBuffer } from "./message-buffer.ts";
+import { MessageBuffer, type MessageHome } from "./message-buffer.ts";
 import type { Place } from "./place.ts";
 
-export class SlabShare implements MessageMemory {
+export class SlabShare implements MessageMemory, MessageHome {
   readonly slab: Place;
   /** All of the slab. */
   bytes: Uint8Array;
@@ -39,21 +39,19 @@ export class SlabShare implements MessageMemory {
   bufferOf(start: number, end: number, releaseEnvelope: () => void): Buffer | null {
     const { slab } = this;
     if (!isSlab(slab)) return null;
-    return new MessageBuffer(slab, start, end, this.strict, {
-      releaseEnvelope,
-      letGo: () => this.letGo(),
-      look: () => (this.bytes.length === 0 ? this.revive() : this.bytes),
-      spoil: (error) => {
-        this.spoilt = true;
-        slab.spoil(error);
-      },
-    });
+    return new MessageBuffer(slab, start, end, this, releaseEnvelope);
+  }
+
+  /** The memory must go to nobody else. */
+  spoil(error: Error): void {
+    this.spoilt = true;
+    if (isSlab(this.slab)) this.slab.spoil(error);
   }
 
   /** A view of its own for the messages that were not transferred; the pool will give the memory to nobody again. */
   revive(): Uint8Array {
-    this.spoilt = true;
     if (this.bytes.length === 0) {
+      this.spoilt = true;
       const { address, size } = this.slab;
       this.bytes = new Uint8Array(toArrayBuffer(address as Pointer, 0, size));
     }
