@@ -8,12 +8,12 @@
 import { FrameTooLargeError, HandshakeError, type ZapError } from "../../errors/index.ts";
 import { HEADER_BYTES, HEADER_FAULTS, headerFault, type HeaderFaultName } from "../../message/index.ts";
 import { uint32In } from "../../message/load.ts";
+import { PREFIX_BYTES } from "./segment.ts";
 
-const PREFIX_BYTES = 4;
 /** A first frame longer than this is no hello. */
 const HELLO_FRAME_BYTES_MAX = 1_024;
 /** Bytes of a large frame that must have come before memory for all of it is asked for. */
-const STAGE_BYTES = 64 * 1024;
+export const STAGE_BYTES = 64 * 1024;
 
 export interface FrameSink {
   /** The first frame of the connection, whatever it holds; `bytes` is the sink's to keep. */
@@ -131,10 +131,7 @@ export class FrameReader {
       this.hold(new Uint8Array(length), length);
       return at;
     }
-    if (length > this.frameBytesMax) {
-      const limit = `limits.frameBytes is ${this.frameBytesMax}`;
-      return this.fail(new FrameTooLargeError(`a frame of ${length} bytes was announced; ${limit}`), chunk);
-    }
+    if (length > this.frameBytesMax) return this.fail(tooLarge(length, this.frameBytesMax), chunk);
     if (length < HEADER_BYTES) {
       at = this.gather(chunk, at, PREFIX_BYTES + length);
       if (this.headLength < PREFIX_BYTES + length) return at;
@@ -144,7 +141,7 @@ export class FrameReader {
     }
     at = this.gather(chunk, at, head.length);
     if (this.headLength < head.length) return at;
-    const fault = this.headFault(length);
+    const fault = announcedFault(head, PREFIX_BYTES, length, this.versions);
     if (fault !== 0) {
       this.sink.dropped(HEADER_FAULTS[fault]!);
       this.headLength = 0;
@@ -160,14 +157,6 @@ export class FrameReader {
     if (length > STAGE_BYTES && chunk.length - at >= STAGE_BYTES) this.grow();
     if (this.filled === length) this.deliver();
     return at;
-  }
-
-  /** The header alone is here; what its size field may reach to is the frame's length. */
-  private headFault(length: number): number {
-    const fault = headerFault(this.head, PREFIX_BYTES, HEADER_BYTES, this.versions);
-    if (HEADER_FAULTS[fault] !== "size") return fault;
-    const size = uint32In(this.head, PREFIX_BYTES + 12);
-    return size >= HEADER_BYTES && size <= length ? 0 : fault;
   }
 
   private hold(body: Uint8Array, length: number): void {
@@ -252,6 +241,27 @@ export class FrameReader {
     this.sink.fatal(error);
     return chunk.length;
   }
+}
+
+/**
+ * `headerFault` where the header alone is there, at `at`: what its size field may reach to is `length`, the length that the frame has
+ * announced.
+ */
+export function announcedFault(
+  bytes: Uint8Array,
+  at: number,
+  length: number,
+  versions: readonly number[] | undefined,
+): number {
+  const fault = headerFault(bytes, at, HEADER_BYTES, versions);
+  if (HEADER_FAULTS[fault] !== "size") return fault;
+  const size = uint32In(bytes, at + 12);
+  return size >= HEADER_BYTES && size <= length ? 0 : fault;
+}
+
+/** What is wrong with a frame of `length` bytes where `limit` are possible. */
+export function tooLarge(length: number, limit: number): FrameTooLargeError {
+  return new FrameTooLargeError(`a frame of ${length} bytes was announced; limits.frameBytes is ${limit}`);
 }
 
 /** A TLS record starts with its kind, 20 to 23, and a version that starts with 3. */

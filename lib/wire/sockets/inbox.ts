@@ -9,9 +9,8 @@ import { uint32In } from "../../message/load.ts";
 import type { Envelope } from "../contract.ts";
 import type { Buffer } from "../../memory/index.ts";
 import { Fifo } from "./fifo.ts";
+import { PREFIX_BYTES } from "./segment.ts";
 import { WaitList, type Waiter } from "./waitlist.ts";
-
-const PREFIX_BYTES = 4;
 
 /** Where messages come from: told when a batch has been taken whole, so that it may read on. */
 export interface BatchSource {

@@ -12,9 +12,10 @@
  * come. Who has sent a large message before is believed: his next one gets its memory with its header, within `reserve`. A
  * reader that waits for memory holds none of the pool's, so that no two of them can wait for each other.
  */
-import { FrameTooLargeError, ZapError } from "../../../errors/index.ts";
+import { ZapError } from "../../../errors/index.ts";
 import { HEADER_BYTES, HEADER_FAULTS, headerFault, type HeaderFaultName } from "../../../message/index.ts";
 import { uint32In } from "../../../message/load.ts";
+import { announcedFault, STAGE_BYTES, tooLarge } from "../frames.ts";
 import { PREFIX_BYTES } from "../segment.ts";
 import { HeapPlace, type Place } from "./place.ts";
 import { READ_BROKEN, READ_END, READ_NOTHING, type SlabSource } from "./source.ts";
@@ -22,8 +23,6 @@ import { SlabShare } from "./share.ts";
 import type { StreamSlab } from "./stream.ts";
 
 const HEAD_BYTES = PREFIX_BYTES + HEADER_BYTES;
-/** What a frame may hold before more of it has come. */
-const STAGE_BYTES = 64 * 1024;
 /** From here on a message gets a slab of its own from the start. */
 const BULK_BYTES = 32 * 1024;
 /** The two largest slabs that the pool cuts from a shared region. */
@@ -206,7 +205,10 @@ export class SlabReader {
       if (have === 0 || this.dead) return;
       if (have < PREFIX_BYTES) return this.keepHead(bytes, at, to);
       const length = uint32In(bytes, at);
-      if (length > this.frameBytesMax) return this.tooLarge(length);
+      if (length > this.frameBytesMax) {
+        this.dead = true;
+        return this.sink.fatal(tooLarge(length, this.frameBytesMax));
+      }
       if (length < HEADER_BYTES) {
         if (have < PREFIX_BYTES + length) return this.keepHead(bytes, at, to);
         this.frames++;
@@ -214,7 +216,7 @@ export class SlabReader {
         at += PREFIX_BYTES + length;
       } else if (have < HEAD_BYTES) return this.keepHead(bytes, at, to);
       else {
-        const fault = this.faultAt(bytes, at + PREFIX_BYTES, length);
+        const fault = announcedFault(bytes, at + PREFIX_BYTES, length, this.versions);
         if (fault === 0) return this.begin(bytes, at + PREFIX_BYTES, to, length);
         this.sink.dropped(HEADER_FAULTS[fault]!);
         this.skip = PREFIX_BYTES + length;
@@ -249,20 +251,6 @@ export class SlabReader {
     this.head.set(bytes.subarray(at, to));
     this.headLength = to - at;
     this.copiedBytes += to - at;
-  }
-
-  /** The header is there, the rest perhaps not: what its size field may reach to is the frame's length. */
-  private faultAt(bytes: Uint8Array, at: number, length: number): number {
-    const fault = headerFault(bytes, at, HEADER_BYTES, this.versions);
-    if (HEADER_FAULTS[fault] !== "size") return fault;
-    const size = uint32In(bytes, at + 12);
-    return size >= HEADER_BYTES && size <= length ? 0 : fault;
-  }
-
-  private tooLarge(length: number): void {
-    this.dead = true;
-    const limit = `limits.frameBytes is ${this.frameBytesMax}`;
-    this.sink.fatal(new FrameTooLargeError(`a frame of ${length} bytes was announced; ${limit}`));
   }
 
   /** A message that is not whole moves to a slab of its own. */
