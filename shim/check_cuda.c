@@ -1,5 +1,5 @@
 /*
- * Tries the CUDA part on a real GPU, without Bun: allocates, writes on the CPU, runs the kernel, reads back. One line for each
+ * Tries the CUDA part on a real GPU, without Bun: allocates or registers, writes on the CPU, runs the kernel, reads back. One line for each
  * step; exit code 0 where all of them hold. Takes little memory: a GPU that is at work need not mind.
  *
  *   check-cuda [path of libcuda.so.1] [number of the GPU]
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -179,6 +180,49 @@ static void try_memory(int32_t device, uint32_t memory, const char *name) {
   if (ZAP_UMA(region_free)(device, handle) < 0) (void)say_failure("free");
 }
 
+/* Memory of our own, as a network card's packets would lie in: of hugepages where this host has any to spare. */
+static void try_registered(int32_t device) {
+  static zap_span spans[MESSAGES];
+  const char *step = "register memory";
+  const size_t bytes = 2u << 20;
+  if (stuck) {
+    say("none", step, "left out: a kernel before has not ended");
+    return;
+  }
+  const char *pages = "hugepages";
+  void *memory = MAP_FAILED;
+#ifdef MAP_HUGETLB
+  memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+#endif
+  if (memory == MAP_FAILED) {
+    pages = "ordinary pages";
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  }
+  if (memory == MAP_FAILED) {
+    say("FAILED", step, "this host is out of memory");
+    failed++;
+    return;
+  }
+  zap_region region;
+  int32_t handle = ZAP_UMA(region_register)(device, (uint64_t)(uintptr_t)memory, bytes, &region);
+  if (handle < 0) {
+    (void)say_failure(step);
+  } else {
+    char text[128];
+    snprintf(text, sizeof text, "%llu KiB of %s; CPU at 0x%llx, GPU at 0x%llx", (unsigned long long)region.bytes >> 10, pages,
+             (unsigned long long)region.host, (unsigned long long)region.device);
+    say("ok", step, text);
+    for (uint32_t at = 0; at < MESSAGES; at++) spans[at] = (zap_span){.region = handle, .offset = at * STRIDE};
+    (void)rounds(device, "check in registered", &region, spans);
+    if (ZAP_UMA(region_free)(device, handle) < 0) {
+      /* The GPU may still reach it: it stays. */
+      (void)say_failure("unregister");
+      return;
+    }
+  }
+  (void)munmap(memory, bytes);
+}
+
 static void try_export(int32_t device, const zap_uma_device *about) {
   const char *step = "export as dma-buf";
   if ((about->flags & ZAP_UMA_DMA_BUF) == 0) {
@@ -231,6 +275,7 @@ int main(int count, char **arguments) {
     if ((about.flags & ZAP_UMA_MANAGED) != 0) try_memory(device, ZAP_MEMORY_MANAGED, "managed");
     else say("none", "allocate managed", "this GPU has no managed memory");
     try_memory(device, ZAP_MEMORY_HOST, "page-locked");
+    try_registered(device);
   }
   try_export(device, &about);
   if (ZAP_UMA(close)(device) < 0) (void)say_failure("close");

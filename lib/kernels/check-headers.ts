@@ -1,9 +1,10 @@
 /** The first kernel: checks the ZAP headers of a batch of buffers in place, and writes one verdict for each. */
 import { AbortedError, ConfigError, ShimError, TimeoutError } from "../errors/index.ts";
 import {
-  DeviceMemory,
+  deviceBehind,
   isSlabBuffer,
   type Buffer,
+  type DeviceMemory,
   type HeaderSpan,
   type SlabBuffer,
 } from "../memory/index.ts";
@@ -86,10 +87,10 @@ function checkVersions(versions: readonly number[]): void {
 /** The device that can check all of them where they lie. */
 function deviceOf(buffers: readonly (Buffer | Uint8Array)[]): DeviceMemory | null {
   const [first] = buffers;
-  if (first === undefined || !isSlabBuffer(first) || !(first.kind instanceof DeviceMemory)) return null;
-  const { kind } = first;
-  if (!kind.device.flags.has("kernels")) return null;
-  return buffers.every((buffer) => isSlabBuffer(buffer) && buffer.kind === kind) ? kind : null;
+  const device = first === undefined || !isSlabBuffer(first) ? null : deviceBehind(first.kind);
+  if (device === null || !device.device.flags.has("kernels")) return null;
+  const all = buffers.every((buffer) => isSlabBuffer(buffer) && deviceBehind(buffer.kind) === device);
+  return all ? device : null;
 }
 
 function onCpu(buffers: readonly (Buffer | Uint8Array)[], versions: readonly number[]): Uint8Array {

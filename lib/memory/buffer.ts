@@ -59,7 +59,7 @@ export interface SlabBuffer extends Buffer {
   readonly address: number;
   /** What the shim knows the region by that the buffer lies in, for kernels; 0 on the heap. */
   readonly regionHandle: number;
-  /** Where in that region the buffer starts, in bytes. */
+  /** Where in that region the buffer starts, in bytes. 4 GiB or more only where many have been registered in one piece. */
   readonly regionOffset: number;
   /**
    * The device reads the memory until `returned` is called; a release takes effect only then. Several may read at once. `idle` resolves

@@ -4,24 +4,24 @@
  * Every call waits for the device's own thread, at most the time that was given at opening; a driver that has not come back by
  * then costs this device and not the caller: each later call fails at once.
  */
-import { ClosedError, ConfigError, ShimError } from "../errors/index.ts";
+import { ClosedError, ConfigError } from "../errors/index.ts";
 import {
   cText,
   openShim,
   platformHere,
   SHIM_STATUS,
-  UMA_REGION,
   type Platform,
   type Shim,
   type UmaShimName,
 } from "../ffi/index.ts";
 import { cudaDeviceIndex, deviceMillis } from "./device-settings.ts";
 import { deviceMemory, readDevice, type DeviceInfo } from "./device-info.ts";
+import { DeviceRegion, regionMemory } from "./device-region.ts";
 import type { KindName, MemoryKind, Reach, Region } from "./kind.ts";
 import { packSpans, packVersions, type HeaderSpan } from "./spans.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
-export type DeviceKindName = Exclude<KindName, "heap">;
+export type DeviceKindName = Exclude<KindName, "heap" | "hugepages">;
 
 /** A device, and what it takes to open it. */
 export interface DeviceOptions {
@@ -120,28 +120,29 @@ export class DeviceMemory implements MemoryKind {
   allocRegion(bytes: number): Region {
     this.assertOpen("allocRegion");
     const { call } = this.shim;
-    const memory = new Uint8Array(UMA_REGION.bytes);
+    const memory = regionMemory();
     const status = call.region_alloc(this.handle, this.device.memoryCode, bytes, memory);
-    const handle = this.check(status, `allocating ${bytes} bytes`);
-    const view = new DataView(memory.buffer);
-    const host = view.getBigUint64(UMA_REGION.at.host, true);
-    const region = new DeviceRegion(
-      this,
-      handle,
-      bytes,
-      Number(host),
-      view.getBigUint64(UMA_REGION.at.device, true),
-    );
-    // No system maps memory there today; a rounded address would be somebody else's memory.
-    if (host > BigInt(Number.MAX_SAFE_INTEGER)) {
-      region.free();
-      throw new ShimError(
-        this.shim.name,
-        null,
-        `${this.shim.name}: memory at ${host} is beyond what a number holds`,
-      );
-    }
-    return region;
+    return new DeviceRegion(this, this.check(status, `allocating ${bytes} bytes`), bytes, memory);
+  }
+
+  /**
+   * Lets the device read and write memory that is somebody else's, in place: `bytes` from `address` on, both multiples of the host's
+   * page. The region's `free()` ends that and does not free the memory, which has to stay mapped until `free` or `close` has
+   * returned. Where one of them throws, or this with `ZAP_E_TIMEOUT`, it has to stay for as long as the process lives: the device may
+   * still reach it.
+   *
+   * Throws `ShimError`: `ZAP_E_INVALID` where it is not whole pages, `ZAP_E_UNSUPPORTED` where the device cannot (no Metal device can),
+   * else with what the driver says, for memory that is registered already or may not be locked. `ConfigError` for what is no address or
+   * size at all.
+   */
+  register(address: number, bytes: number): Region {
+    this.assertOpen("register");
+    for (const number of [address, bytes])
+      if (!Number.isSafeInteger(number) || number < 0)
+        throw new ConfigError(`register: an address and a number of bytes are needed, not ${number}`);
+    const memory = regionMemory();
+    const status = this.shim.call.region_register(this.handle, address, bytes, memory);
+    return new DeviceRegion(this, this.check(status, `registering ${bytes} bytes`), bytes, memory);
   }
 
   freeRegion(handle: number): void {
@@ -215,28 +216,5 @@ export class DeviceMemory implements MemoryKind {
 
   private assertOpen(what: string): void {
     if (this.closed) throw new ClosedError(`${what}: the ${this.name} memory was closed`);
-  }
-}
-
-class DeviceRegion implements Region {
-  readonly bytes: number;
-  readonly address: number;
-  readonly devicePtr: bigint;
-  readonly handle: number;
-  private readonly memory: DeviceMemory;
-  private freed = false;
-
-  constructor(memory: DeviceMemory, handle: number, bytes: number, address: number, devicePtr: bigint) {
-    this.memory = memory;
-    this.handle = handle;
-    this.bytes = bytes;
-    this.address = address;
-    this.devicePtr = devicePtr;
-  }
-
-  free(): void {
-    if (this.freed) return;
-    this.freed = true;
-    this.memory.freeRegion(this.handle);
   }
 }

@@ -39,6 +39,7 @@ function allocRegion(bytes: number): Region {
     address: Math.ceil(start / ALIGNMENT) * ALIGNMENT,
     devicePtr: null,
     handle: 0,
+    handleOffset: 0,
     free() {
       // The memory is free now, not when the collector comes by; and once only.
       if (alive.delete(memory)) memory.transfer(0);

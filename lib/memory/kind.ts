@@ -1,7 +1,10 @@
 /** What a kind of memory is to the pool: large regions, who can reach them, and the fences between those who take turns. */
 
-/** `heap` is the process's own memory; the others are named after the runtime that gives the memory. */
-export type KindName = "heap" | "cuda" | "hip" | "metal";
+/**
+ * `heap` is the process's own memory, `hugepages` what was mapped for a NIC; the others are named after the runtime that gives the
+ * memory.
+ */
+export type KindName = "heap" | "hugepages" | "cuda" | "hip" | "metal";
 
 /** Who can read and write the memory in place. */
 export interface Reach {
@@ -19,8 +22,10 @@ export interface Region {
   readonly address: number;
   /** Where the device finds it; null where there is no device. */
   readonly devicePtr: bigint | null;
-  /** What the shim knows the region by; 0 where there is no shim. */
+  /** What the shim knows the region by, or the larger one that it is a part of; 0 where there is no shim. */
   readonly handle: number;
+  /** Where the region begins in what `handle` stands for, in bytes; 0 where it is all of that. */
+  readonly handleOffset: number;
   /** Gives the memory back to the runtime. Nobody may touch it any more. Throws a `ZapError` where the runtime fails. */
   free(): void;
 }

@@ -58,7 +58,7 @@ export class PooledBuffer extends OwnedMemory implements SlabBuffer {
 
   get regionOffset(): number {
     this.demandHeld("regionOffset");
-    return this.slab.offset;
+    return this.slab.region.memory.handleOffset + this.slab.offset;
   }
 
   release(): void {

@@ -6,6 +6,7 @@ import { UMA_SPAN } from "../ffi/index.ts";
 export interface HeaderSpan {
   /** `Region.handle`. */
   readonly region: number;
+  /** Bytes from the start of what `region` stands for; may be 4 GiB and more. */
   readonly offset: number;
   readonly length: number;
 }
@@ -16,8 +17,10 @@ export function packSpans(spans: readonly HeaderSpan[]): Uint8Array {
   spans.forEach(({ region, offset, length }, index) => {
     const at = index * UMA_SPAN.bytes;
     view.setInt32(at + UMA_SPAN.at.region, region, true);
-    view.setUint32(at + UMA_SPAN.at.offset, offset, true);
     view.setUint32(at + UMA_SPAN.at.length, length, true);
+    // Two halves, as a `bigint` for each of many spans would cost more than all the rest.
+    view.setUint32(at + UMA_SPAN.at.offset, offset, true);
+    view.setUint32(at + UMA_SPAN.at.offset + 4, offset / 2 ** 32, true);
   });
   return packed;
 }

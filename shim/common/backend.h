@@ -11,6 +11,8 @@
 #ifndef ZAP_BACKEND_H
 #define ZAP_BACKEND_H
 
+#include <stdbool.h>
+
 #include "../kernels/check_headers.h"
 #include "device_thread.h"
 #include "fail.h"
@@ -25,12 +27,16 @@ struct zap_request {
   int32_t index;       /* 0 or more */
 };
 
-/* A piece of memory. `memory` and `bytes` come filled, `bytes` a multiple of the host's page; the rest is the backend's. */
+/*
+ * A piece of memory. `memory` and `bytes` come filled, `bytes` a multiple of the host's page; the rest is the backend's. In one to be
+ * registered `foreign` and `host` come filled, too.
+ */
 struct zap_piece {
   uint64_t host;   /* aligned to a page, or 0 */
   uint64_t device;
   uint64_t bytes;  /* may be made more */
   uint32_t memory; /* enum zap_memory */
+  bool foreign;    /* the caller's own memory: to be unregistered, never freed */
   void *vendor;    /* whatever the backend needs to free it */
 };
 
@@ -56,7 +62,13 @@ struct zap_backend {
   /* ZAP_E_UNSUPPORTED for a kind of memory that it has not, ZAP_E_MEMORY where there is no more. */
   int32_t (*alloc)(void *state, struct zap_piece *piece);
 
-  /* What a driver refuses to free is lost: the piece is not asked about again. */
+  /*
+   * Makes the caller's memory known to the device: fills `device`. ZAP_E_UNSUPPORTED where the driver cannot. NULL where the vendor knows
+   * no such thing.
+   */
+  int32_t (*register_piece)(void *state, struct zap_piece *piece);
+
+  /* Frees what `alloc` gave, unregisters what is `foreign`. What a driver refuses to free is lost: it is not asked about again. */
   int32_t (*free)(void *state, struct zap_piece *piece);
 
   /* A new dma-buf descriptor, or ZAP_E_UNSUPPORTED. NULL where the vendor knows no such thing. */

@@ -46,6 +46,7 @@ static const char *name_of(enum zap_kind kind) {
     case ZAP_KIND_CHECK: return "job";
     case ZAP_KIND_POLLER: return "poller";
     case ZAP_KIND_SLOT: return "slot";
+    case ZAP_KIND_NODE: return "node";
   }
   return "thing";
 }

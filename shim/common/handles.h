@@ -17,7 +17,7 @@
 /* Closed places that are left alone before the oldest of them is used again. */
 #define ZAP_HANDLES_SPARE 1024
 
-enum zap_kind { ZAP_KIND_DEVICE = 1, ZAP_KIND_REGION, ZAP_KIND_CHECK, ZAP_KIND_POLLER, ZAP_KIND_SLOT };
+enum zap_kind { ZAP_KIND_DEVICE = 1, ZAP_KIND_REGION, ZAP_KIND_CHECK, ZAP_KIND_POLLER, ZAP_KIND_SLOT, ZAP_KIND_NODE };
 
 /* The first member of everything that is counted. Born with one reference, its maker's. */
 struct zap_object {

@@ -33,9 +33,9 @@ static int32_t resolve(struct resolver *resolver, const zap_span *span, uint32_t
     }
   }
   uint64_t bytes = resolver->region->piece.bytes;
-  if ((uint64_t)span->offset + span->length <= bytes) return ZAP_OK;
-  return zap_fail(ZAP_E_INVALID, "span %u: %u bytes from %u do not lie in its region of %llu", (unsigned)number,
-                  (unsigned)span->length, (unsigned)span->offset, (unsigned long long)bytes);
+  if (span->offset <= bytes && span->length <= bytes - span->offset) return ZAP_OK;
+  return zap_fail(ZAP_E_INVALID, "span %u: %u bytes from %llu do not lie in its region of %llu", (unsigned)number,
+                  (unsigned)span->length, (unsigned long long)span->offset, (unsigned long long)bytes);
 }
 
 /* ---- on the device ---- */

@@ -5,6 +5,10 @@
 
 #include "uma.h"
 
+#define MOST_BYTES (UINT64_C(1) << 47)
+/* The smallest there are. A host with larger ones says so by its driver. */
+#define PAGE 4096u
+
 struct zap_region_entry *zap_region_find(struct zap_device *device, int32_t handle) {
   struct zap_region_entry *region = (struct zap_region_entry *)zap_handle_keep(handle, ZAP_KIND_REGION);
   if (region == NULL) return NULL;
@@ -19,12 +23,18 @@ static int32_t not_here(int32_t handle) {
 
 static void free_entry(struct zap_object *object) { free(object); }
 
-/* ---- alloc ---- */
+/* ---- alloc and register ---- */
 
 struct alloc_job {
   struct zap_device_job base;
   struct zap_piece piece;
 };
+
+static int32_t obtain(struct zap_device *device, struct zap_piece *piece) {
+  if (!piece->foreign) return zap_backend.alloc(device->state, piece);
+  if (zap_backend.register_piece != NULL) return zap_backend.register_piece(device->state, piece);
+  return zap_fail(ZAP_E_UNSUPPORTED, "memory cannot be registered with %s: take memory that it gives", device->about.name);
+}
 
 /* The text that is set stays: it says why the piece is not wanted. */
 static void undo(struct zap_device *device, struct zap_piece *piece) {
@@ -42,7 +52,7 @@ static int32_t run_alloc(struct zap_job *job) {
   zap_object_init(&region->object, free_entry);
   region->device = device;
   region->piece = alloc->piece;
-  int32_t status = zap_backend.alloc(device->state, &region->piece);
+  int32_t status = obtain(device, &region->piece);
   if (status == ZAP_OK) {
     pthread_mutex_lock(&device->lock);
     status = device->closed || atomic_load(&alloc->base.job.abandoned)
@@ -61,6 +71,24 @@ static int32_t run_alloc(struct zap_job *job) {
   return status;
 }
 
+static int32_t new_region(int32_t handle, const struct zap_piece *piece, zap_region *out) {
+  struct zap_device *device = zap_device_keep(handle);
+  if (device == NULL) return ZAP_E_HANDLE;
+  struct alloc_job *job = zap_device_job_new(device, sizeof *job, run_alloc, NULL);
+  int32_t status = ZAP_E_MEMORY;
+  if (job != NULL) {
+    job->piece = *piece;
+    status = zap_device_job_run(&job->base);
+    if (status > 0) {
+      *out = (zap_region){
+          .host = job->piece.host, .device = job->piece.device, .bytes = job->piece.bytes, .memory = job->piece.memory};
+    }
+    zap_object_release(&job->base.job.object);
+  }
+  zap_device_release(device);
+  return status;
+}
+
 int32_t ZAP_UMA(region_alloc)(int32_t handle, uint32_t memory, uint64_t bytes, zap_region *out) {
   if (out == NULL) return zap_fail(ZAP_E_INVALID, "a region needs a place for its addresses");
   if (memory < ZAP_MEMORY_MANAGED || memory > ZAP_MEMORY_SHARED) {
@@ -68,23 +96,21 @@ int32_t ZAP_UMA(region_alloc)(int32_t handle, uint32_t memory, uint64_t bytes, z
   }
   /* In whole pages: a dma-buf is made of those, and so is everything that a runtime gives in this size anyway. */
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  if (bytes == 0 || bytes > (UINT64_C(1) << 47)) {
+  if (bytes == 0 || bytes > MOST_BYTES) {
     return zap_fail(ZAP_E_INVALID, "a region of %llu bytes is not possible", (unsigned long long)bytes);
   }
-  struct zap_device *device = zap_device_keep(handle);
-  if (device == NULL) return ZAP_E_HANDLE;
-  struct alloc_job *job = zap_device_job_new(device, sizeof *job, run_alloc, NULL);
-  int32_t status = ZAP_E_MEMORY;
-  if (job != NULL) {
-    job->piece = (struct zap_piece){.memory = memory, .bytes = (bytes + page - 1) / page * page};
-    status = zap_device_job_run(&job->base);
-    if (status > 0) {
-      *out = (zap_region){.host = job->piece.host, .device = job->piece.device, .bytes = job->piece.bytes, .memory = memory};
-    }
-    zap_object_release(&job->base.job.object);
+  const struct zap_piece piece = {.memory = memory, .bytes = (bytes + page - 1) / page * page};
+  return new_region(handle, &piece, out);
+}
+
+int32_t ZAP_UMA(region_register)(int32_t handle, uint64_t host, uint64_t bytes, zap_region *out) {
+  if (out == NULL) return zap_fail(ZAP_E_INVALID, "a region needs a place for its addresses");
+  if (host == 0 || host % PAGE != 0 || bytes == 0 || bytes % PAGE != 0 || bytes > MOST_BYTES || host > UINT64_MAX - bytes) {
+    return zap_fail(ZAP_E_INVALID, "%llu bytes at 0x%llx cannot be registered: whole pages of %u bytes are needed",
+                    (unsigned long long)bytes, (unsigned long long)host, PAGE);
   }
-  zap_device_release(device);
-  return status;
+  const struct zap_piece piece = {.memory = ZAP_MEMORY_HOST, .host = host, .bytes = bytes, .foreign = true};
+  return new_region(handle, &piece, out);
 }
 
 /* ---- free ---- */

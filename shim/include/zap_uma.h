@@ -50,7 +50,7 @@ typedef struct zap_uma_device {
   uint64_t reserved[2];
 } zap_uma_device;
 
-/* A piece of memory that one allocation of the runtime gave. 32 bytes. */
+/* A piece of memory that one allocation of the runtime gave, or that was registered with it. 32 bytes. */
 typedef struct zap_region {
   uint64_t host;   /* address for the CPU, aligned to a page; 0 where it has none */
   uint64_t device; /* address for the GPU */
@@ -62,9 +62,8 @@ typedef struct zap_region {
 /* A range of a region. 16 bytes. */
 typedef struct zap_span {
   int32_t region; /* handle */
-  uint32_t offset;
   uint32_t length;
-  uint32_t reserved;
+  uint64_t offset;
 } zap_span;
 
 /* ZAP_ABI_VERSION of this library. Its meaning never changes. */
@@ -85,13 +84,27 @@ ZAP_EXPORT int32_t ZAP_UMA(probe)(const char *runtime, const char *support, int3
 ZAP_EXPORT int32_t ZAP_UMA(open)(const char *runtime, const char *support, int32_t index, uint32_t timeout_ms,
                                  zap_uma_device *device);
 
-/* Waits for kernels, frees every region, lets go of the device. The memory of its regions must not be touched any more. */
+/* Waits for kernels, frees or unregisters every region, lets go of the device. The memory of its regions must not be touched any more. */
 ZAP_EXPORT int32_t ZAP_UMA(close)(int32_t device);
 
 /* Allocates `bytes` of `memory` (enum zap_memory), not touched. Returns the region's handle and fills `region`. */
 ZAP_EXPORT int32_t ZAP_UMA(region_alloc)(int32_t device, uint32_t memory, uint64_t bytes, zap_region *region);
 
-/* The handle is gone whatever comes of it: memory that the driver fails to free is lost. */
+/*
+ * Lets the device read and write `bytes` of the caller's own memory from the address `host` on, in place; both are multiples of 4 KiB and
+ * of the host's page. Returns the region's handle and fills `region`: memory is ZAP_MEMORY_HOST, `device` is where the GPU finds it.
+ * The memory stays the caller's, and has to stay mapped until region_free, which unregisters it and does not free it, or close has
+ * come back; with ZAP_E_TIMEOUT from any of the three, for as long as the process lives: the device may still reach it.
+ *
+ * ZAP_E_UNSUPPORTED where device or driver cannot; ZAP_E_DRIVER with the driver's name of the error where it refuses, because the memory
+ * is registered already, is not there, or may not be locked.
+ */
+ZAP_EXPORT int32_t ZAP_UMA(region_register)(int32_t device, uint64_t host, uint64_t bytes, zap_region *region);
+
+/*
+ * The handle is gone whatever comes of it: memory that the driver fails to free is lost, and what it fails to unregister is to be
+ * treated as if the device still reached it.
+ */
 ZAP_EXPORT int32_t ZAP_UMA(region_free)(int32_t device, int32_t region);
 
 /* A new dma-buf file descriptor of a whole region, the caller's to close. ZAP_E_UNSUPPORTED where device or memory cannot. */

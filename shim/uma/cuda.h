@@ -18,6 +18,7 @@ struct zap_cuda {
 };
 
 int32_t zap_cuda_alloc(void *state, struct zap_piece *piece);
+int32_t zap_cuda_register(void *state, struct zap_piece *piece);
 int32_t zap_cuda_free(void *state, struct zap_piece *piece);
 int32_t zap_cuda_export(void *state, const struct zap_piece *piece);
 

@@ -44,6 +44,8 @@ static const char *advice_for(CUresult code) {
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND: return "install the driver's libnvidia-ptxjitcompiler.so.1, in a container too";
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION: return "update the NVIDIA driver";
     case CUDA_ERROR_OPERATING_SYSTEM: return "look at dmesg and at this process's limits (ulimit -l)";
+    case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: return "somebody in this process has registered that memory before";
+    case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: return "somebody else in this process has unregistered that memory";
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
     case CUDA_ERROR_LAUNCH_FAILED: return "a kernel failed and took the device with it: close it and open it again";

@@ -33,6 +33,8 @@ enum {
   CUDA_ERROR_OPERATING_SYSTEM = 304,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+  CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719,
   CUDA_ERROR_NOT_PERMITTED = 800,
@@ -60,6 +62,8 @@ enum {
   CU_MEM_ATTACH_GLOBAL = 1,
   CU_MEMHOSTALLOC_PORTABLE = 1,
   CU_MEMHOSTALLOC_DEVICEMAP = 2,
+  CU_MEMHOSTREGISTER_PORTABLE = 1,
+  CU_MEMHOSTREGISTER_DEVICEMAP = 2,
   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
   CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
   CU_STREAM_NON_BLOCKING = 1,
@@ -100,8 +104,10 @@ enum {
                      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,   \
                      void **extra))
 
-/* What newer ones have. NULL in the table otherwise. */
+/* What newer ones have, and what a device can do without. NULL in the table otherwise. */
 #define ZAP_CUDA_OPTIONAL(X)                                                                                          \
+  X(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags))                                              \
+  X(cuMemHostUnregister, (void *address))                                                                             \
   X(cuPointerSetAttribute, (const void *value, int attribute, CUdeviceptr address))                                   \
   X(cuMemGetHandleForAddressRange,                                                                                    \
     (void *handle, CUdeviceptr address, size_t bytes, int type, unsigned long long flags))

@@ -1,4 +1,4 @@
-/* Pieces of memory: managed, page-locked, and the GPU's own. */
+/* Pieces of memory: managed, page-locked, the GPU's own, and the caller's. */
 #include <unistd.h>
 
 #include "cuda.h"
@@ -70,8 +70,33 @@ int32_t zap_cuda_alloc(void *state, struct zap_piece *piece) {
   }
 }
 
+int32_t zap_cuda_register(void *state, struct zap_piece *piece) {
+  struct zap_cuda *cuda = state;
+  if (cuda->api.cuMemHostRegister_v2 == NULL || cuda->api.cuMemHostUnregister == NULL) {
+    return zap_fail(ZAP_E_UNSUPPORTED, "this driver has no cuMemHostRegister_v2: update it");
+  }
+  void *host = (void *)(uintptr_t)piece->host;
+  const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  CUresult code = ZAP_CUDA(&cuda->api, cuMemHostRegister_v2, host, piece->bytes, flags);
+  if (code != CUDA_SUCCESS) return zap_cuda_fail(&cuda->api, "cuMemHostRegister_v2", code);
+  code = ZAP_CUDA(&cuda->api, cuMemHostGetDevicePointer_v2, &piece->device, host, 0);
+  if (code != CUDA_SUCCESS) {
+    int32_t status = zap_cuda_fail(&cuda->api, "cuMemHostGetDevicePointer_v2", code);
+    (void)ZAP_CUDA(&cuda->api, cuMemHostUnregister, host);
+    return status;
+  }
+  piece->vendor = host;
+  return ZAP_OK;
+}
+
+static int32_t unregister(struct zap_cuda *cuda, const struct zap_piece *piece) {
+  CUresult code = ZAP_CUDA(&cuda->api, cuMemHostUnregister, piece->vendor);
+  return code == CUDA_SUCCESS ? ZAP_OK : zap_cuda_fail(&cuda->api, "cuMemHostUnregister", code);
+}
+
 int32_t zap_cuda_free(void *state, struct zap_piece *piece) {
   struct zap_cuda *cuda = state;
+  if (piece->foreign) return unregister(cuda, piece);
   bool host = piece->memory == ZAP_MEMORY_HOST;
   CUresult code = host ? ZAP_CUDA(&cuda->api, cuMemFreeHost, piece->vendor)
                        : ZAP_CUDA(&cuda->api, cuMemFree_v2, (CUdeviceptr)(uintptr_t)piece->vendor);
@@ -81,6 +106,7 @@ int32_t zap_cuda_free(void *state, struct zap_piece *piece) {
 int32_t zap_cuda_export(void *state, const struct zap_piece *piece) {
   struct zap_cuda *cuda = state;
   uint32_t needed = 0;
+  if (piece->foreign) return zap_fail(ZAP_E_UNSUPPORTED, "CUDA exports no memory as a dma-buf that was registered with it");
   if (piece->memory == ZAP_MEMORY_DEVICE) needed = ZAP_UMA_DMA_BUF;
   if (piece->memory == ZAP_MEMORY_HOST) needed = ZAP_UMA_HOST_DMA_BUF;
   if (needed == 0) return zap_fail(ZAP_E_UNSUPPORTED, "CUDA exports no managed memory as a dma-buf");

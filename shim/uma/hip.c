@@ -134,5 +134,6 @@ const struct zap_backend zap_backend = {.probe = probe,
                                         .open = open_device,
                                         .close = close_device,
                                         .alloc = zap_hip_alloc,
+                                        .register_piece = zap_hip_register,
                                         .free = zap_hip_free,
                                         .export_piece = zap_hip_export};

@@ -11,6 +11,7 @@ struct zap_hip {
 };
 
 int32_t zap_hip_alloc(void *state, struct zap_piece *piece);
+int32_t zap_hip_register(void *state, struct zap_piece *piece);
 int32_t zap_hip_free(void *state, struct zap_piece *piece);
 int32_t zap_hip_export(void *state, const struct zap_piece *piece);
 

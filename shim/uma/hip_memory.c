@@ -1,4 +1,4 @@
-/* Pieces of memory: managed, page-locked, and the GPU's own. */
+/* Pieces of memory: managed, page-locked, the GPU's own, and the caller's. */
 #include <unistd.h>
 
 #include "hip.h"
@@ -66,8 +66,34 @@ int32_t zap_hip_alloc(void *state, struct zap_piece *piece) {
   }
 }
 
+int32_t zap_hip_register(void *state, struct zap_piece *piece) {
+  struct zap_hip *hip = state;
+  if (hip->api.hipHostRegister == NULL || hip->api.hipHostUnregister == NULL) {
+    return zap_fail(ZAP_E_UNSUPPORTED, "this ROCm has no hipHostRegister: update it");
+  }
+  void *host = (void *)(uintptr_t)piece->host;
+  void *device = NULL;
+  hipError_t code = ZAP_HIP(&hip->api, hipHostRegister, host, piece->bytes, hipHostRegisterPortable | hipHostRegisterMapped);
+  if (code != hipSuccess) return zap_hip_fail(&hip->api, "hipHostRegister", code);
+  code = ZAP_HIP(&hip->api, hipHostGetDevicePointer, &device, host, 0);
+  if (code != hipSuccess) {
+    int32_t status = zap_hip_fail(&hip->api, "hipHostGetDevicePointer", code);
+    (void)ZAP_HIP(&hip->api, hipHostUnregister, host);
+    return status;
+  }
+  piece->vendor = host;
+  piece->device = (uint64_t)(uintptr_t)device;
+  return ZAP_OK;
+}
+
+static int32_t unregister(struct zap_hip *hip, const struct zap_piece *piece) {
+  hipError_t code = ZAP_HIP(&hip->api, hipHostUnregister, piece->vendor);
+  return code == hipSuccess ? ZAP_OK : zap_hip_fail(&hip->api, "hipHostUnregister", code);
+}
+
 int32_t zap_hip_free(void *state, struct zap_piece *piece) {
   struct zap_hip *hip = state;
+  if (piece->foreign) return unregister(hip, piece);
   bool host = piece->memory == ZAP_MEMORY_HOST;
   hipError_t code =
       host ? ZAP_HIP(&hip->api, hipHostFree, piece->vendor) : ZAP_HIP(&hip->api, hipFree, piece->vendor);

@@ -40,6 +40,8 @@ static const char *advice_for(hipError_t code) {
     case hipErrorInvalidDevice: return "rocminfo lists the GPUs that there are";
     case hipErrorNoBinaryForGpu: return "this ROCm does not support the GPU";
     case hipErrorOperatingSystem: return "look at dmesg and at this process's limits (ulimit -l)";
+    case hipErrorHostMemoryAlreadyRegistered: return "somebody in this process has registered that memory before";
+    case hipErrorHostMemoryNotRegistered: return "somebody else in this process has unregistered that memory";
     case hipErrorNotSupported: return "this GPU, driver or ROCm cannot do that";
     default: return "look at dmesg and rocm-smi; after an update of the driver, restart the host";
   }

@@ -19,6 +19,8 @@ enum {
   hipErrorInvalidDevice = 101,
   hipErrorNoBinaryForGpu = 209,
   hipErrorOperatingSystem = 304,
+  hipErrorHostMemoryAlreadyRegistered = 712,
+  hipErrorHostMemoryNotRegistered = 713,
   hipErrorNotSupported = 801,
   hipErrorUnknown = 999
 };
@@ -42,6 +44,8 @@ enum {
   hipHostMallocPortable = 1,
   hipHostMallocMapped = 2,
   hipHostMallocCoherent = 0x40000000,
+  hipHostRegisterPortable = 1,
+  hipHostRegisterMapped = 2,
   hipMemRangeHandleTypeDmaBufFd = 1
 };
 
@@ -61,8 +65,10 @@ enum {
   X(hipHostGetDevicePointer, (void **device, void *host, unsigned flags))        \
   X(hipHostFree, (void *address))
 
-/* Came with ROCm 7. NULL in the table otherwise. */
-#define ZAP_HIP_OPTIONAL(X) \
+/* What came with ROCm 7, and what a device can do without. NULL in the table otherwise. */
+#define ZAP_HIP_OPTIONAL(X)                                   \
+  X(hipHostRegister, (void *host, size_t bytes, unsigned flags)) \
+  X(hipHostUnregister, (void *host))                          \
   X(hipMemGetHandleForAddressRange, (void *handle, void *address, size_t bytes, int type, unsigned long long flags))
 
 #define ZAP_HIP_MEMBER(name, parameters) hipError_t(*name) parameters;

@@ -19,6 +19,8 @@ static void *cuda;
   X(cuMemFree_v2, (uint64_t))                                                                                           \
   X(cuMemHostAlloc, (void **, size_t, unsigned))                                                                        \
   X(cuMemFreeHost, (void *))                                                                                            \
+  X(cuMemHostRegister_v2, (void *, size_t, unsigned))                                                                   \
+  X(cuMemHostUnregister, (void *))                                                                                      \
   X(cuMemHostGetDevicePointer_v2, (uint64_t *, void *, unsigned))                                                       \
   X(cuMemGetHandleForAddressRange, (void *, uint64_t, size_t, int, unsigned long long))                                 \
   X(cuMemcpyHtoD_v2, (uint64_t, const void *, size_t))                                                                  \
@@ -153,6 +155,65 @@ static void test_cuda_memory(void) {
   CHECK_EQUAL(api.cuMemFree_v2(device), 0);
   cuda_close();
   CHECK_TEXT(harness_reported(), "release device=0 blocks=0 bytes=0 streams=0 events=0 modules=0");
+  harness_no_faults();
+}
+
+/* Memory of the caller's: once only, where it is, and not gone before it was unregistered. */
+static void test_cuda_registered(void) {
+  enum { BYTES = 16384 };
+  uint64_t seen = 0;
+  harness_behave("cuda: registered memory", "");
+  cuda_open();
+  uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 16u), 1);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)0, 3u), 1);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 3u), 0);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 3u), 712);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory + 4096, (size_t)4096, 3u), 712);
+  CHECK_EQUAL(api.cuMemHostGetDevicePointer_v2(&seen, memory + 100, 0u), 0);
+  CHECK_EQUAL(seen, (uint64_t)(uintptr_t)memory + 100);
+  CHECK_EQUAL(api.cuMemHostUnregister(memory), 0);
+  touch(memory);
+  CHECK_EQUAL(api.cuMemHostGetDevicePointer_v2(&seen, memory, 0u), 1);
+  /* Not for the device. */
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 1u), 0);
+  CHECK_EQUAL(api.cuMemHostGetDevicePointer_v2(&seen, memory, 0u), 1);
+  CHECK_EQUAL(api.cuMemHostUnregister(memory), 0);
+  harness_no_faults();
+  CHECK_EQUAL(api.cuMemHostUnregister(memory), 713);
+  CHECK_TEXT(harness_reported(), "cuMemHostUnregister of 0x");
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 3u), 0);
+  CHECK_EQUAL(api.cuMemHostUnregister(memory + 4096), 713);
+  CHECK_EQUAL(api.cuMemFreeHost(memory), 1);
+  /* Gone while it is registered; and what is not there cannot be. */
+  CHECK_EQUAL(munmap(memory + 4096, 4096), 0);
+  CHECK_EQUAL(api.cuMemHostUnregister(memory), 0);
+  CHECK_TEXT(harness_reported(), "was unmapped while it was registered");
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 3u), 1);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)4096, 3u), 0);
+  cuda_close();
+  CHECK_TEXT(harness_reported(), "release device=0 blocks=1 bytes=4096");
+  (void)munmap(memory, BYTES);
+
+  harness_behave("cuda: registered memory with another address", "alias=1");
+  cuda_open();
+  memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK_EQUAL(api.cuMemHostRegister_v2(memory, (size_t)BYTES, 3u), 0);
+  CHECK_EQUAL(api.cuMemHostGetDevicePointer_v2(&seen, memory, 0u), 0);
+  CHECK(seen != (uint64_t)(uintptr_t)memory);
+  CHECK_EQUAL(harness_signal_of(touch, (void *)(uintptr_t)seen), SIGSEGV);
+  CHECK_EQUAL(api.cuMemcpyHtoD_v2(seen + 4096, "some bytes", (size_t)11), 0);
+  CHECK(strcmp((char *)memory + 4096, "some bytes") == 0);
+  CHECK_EQUAL(api.cuMemHostUnregister(memory), 0);
+  touch(memory);
+  (void)munmap(memory, BYTES);
+  cuda_close();
+  harness_no_faults();
+  harness_behave("cuda: no registering", "attribute.99=0");
+  cuda_open();
+  CHECK_EQUAL(api.cuMemHostRegister_v2(&seen, sizeof seen, 3u), 801);
+  cuda_close();
   harness_no_faults();
 }
 

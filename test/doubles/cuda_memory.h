@@ -75,14 +75,20 @@ DOUBLE_EXPORT CUresult cuMemHostRegister_v2(void *host, size_t bytes, unsigned f
   ENTER_CONTEXT("cuMemHostRegister_v2");
   if (host == NULL || bytes == 0 || flags > 15) return INVALID_VALUE;
   if (attribute_of(99) == 0) return NOT_SUPPORTED;
-  double_block *block = double_memory_register(host, bytes, current());
-  if (block == NULL) return HOST_MEMORY_ALREADY_REGISTERED;
-  block->flags = flags;
-  return SUCCESS;
+  double_block *block;
+  switch (double_memory_register(host, bytes, current(), &block)) {
+    case DOUBLE_TAKEN: block->flags = flags; return SUCCESS;
+    case DOUBLE_OVERLAPS: return HOST_MEMORY_ALREADY_REGISTERED;
+    case DOUBLE_NOT_THERE: return INVALID_VALUE;
+    default: return NOT_SUPPORTED;
+  }
 }
 
 DOUBLE_EXPORT CUresult cuMemHostUnregister(void *host) {
   ENTER_CONTEXT("cuMemHostUnregister");
+  const double_block *block = double_memory_find((uint64_t)(uintptr_t)host, false);
+  if (block != NULL && block->kind == DOUBLE_REGISTERED && !double_memory_there(block))
+    double_report("fault: memory at %p was unmapped while it was registered", host);
   return block_free("cuMemHostUnregister", (uint64_t)(uintptr_t)host, DOUBLE_REGISTERED, DOUBLE_REGISTERED,
                     HOST_MEMORY_NOT_REGISTERED);
 }
@@ -92,6 +98,8 @@ DOUBLE_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *host
   if (out == NULL || flags != 0) return INVALID_VALUE;
   double_block *block = double_memory_find((uint64_t)(uintptr_t)host, true);
   if (block == NULL || (block->kind != DOUBLE_HOST && block->kind != DOUBLE_REGISTERED)) return INVALID_VALUE;
+  /* Not mapped for the device: a real one may have an address for it all the same. */
+  if (block->kind == DOUBLE_REGISTERED && (block->flags & 2) == 0) return INVALID_VALUE;
   *out = (CUdeviceptr)(uintptr_t)(block->device + ((uint8_t *)host - block->host));
   return SUCCESS;
 }

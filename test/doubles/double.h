@@ -69,8 +69,16 @@ typedef struct double_block {
 /* NULL where the setting `memory` (bytes in all, 0 without limit) or the host leaves no room. Pages are not touched. */
 double_block *double_memory_new(uint32_t kind, size_t bytes, void *owner);
 
-/* The caller's memory made known. NULL where it overlaps a block. */
-double_block *double_memory_register(void *host, size_t bytes, void *owner);
+enum double_registered { DOUBLE_TAKEN = 0, DOUBLE_OVERLAPS, DOUBLE_NOT_THERE, DOUBLE_NO_ALIAS };
+
+/*
+ * The caller's memory made known: a block, or why not. It overlaps another; not all of it is mapped; with the setting `alias`, it is no
+ * shared mapping, of which alone there can be a second view.
+ */
+enum double_registered double_memory_register(void *host, size_t bytes, void *owner, double_block **out);
+
+/* Whether all of a block's memory is still mapped, which for memory of the caller's is his to see to. */
+bool double_memory_there(const double_block *block);
 
 /* The block that begins at `address` as the CPU or the device sees it; with `inside`, the one that holds it. */
 double_block *double_memory_find(uint64_t address, bool inside);

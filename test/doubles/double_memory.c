@@ -31,10 +31,11 @@ static int cpu_access(const double_block *block) {
 static bool has_alias(const double_block *block) { return block->device != block->host; }
 
 static void protect(double_block *block, bool running) {
-  if (block->kind == DOUBLE_REGISTERED) return;
-  int access = running && !has_alias(block) ? PROT_READ | PROT_WRITE : cpu_access(block);
-  if (access != block->access) (void)mprotect(block->host, block->mapped, access);
-  block->access = access;
+  if (block->kind != DOUBLE_REGISTERED) {
+    int access = running && !has_alias(block) ? PROT_READ | PROT_WRITE : cpu_access(block);
+    if (access != block->access) (void)mprotect(block->host, block->mapped, access);
+    block->access = access;
+  }
   if (has_alias(block)) (void)mprotect(block->device, block->mapped, running ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
@@ -83,22 +84,45 @@ double_block *double_memory_new(uint32_t kind, size_t bytes, void *owner) {
   return block;
 }
 
-double_block *double_memory_register(void *host, size_t bytes, void *owner) {
-  uintptr_t start = (uintptr_t)host;
-  double_block *block = NULL;
-  pthread_mutex_lock(&lock);
+/* Whether all pages from `start` on are mapped; msync says so of any memory, and does nothing else here. */
+static bool is_mapped(const void *start, size_t bytes) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t first = (uintptr_t)start / page * page;
+  return msync((void *)first, (size_t)((uintptr_t)start - first) + bytes, MS_ASYNC) == 0;
+}
+
+bool double_memory_there(const double_block *block) { return is_mapped(block->host, block->bytes); }
+
+static enum double_registered register_locked(double_block *block) {
+  uintptr_t start = (uintptr_t)block->host;
   for (double_block *other = blocks; other != NULL; other = other->next) {
     uintptr_t at = (uintptr_t)other->host;
-    if (start < at + other->bytes && at < start + bytes) goto out;
+    if (start < at + other->bytes && at < start + block->bytes) return DOUBLE_OVERLAPS;
   }
-  block = calloc(1, sizeof *block);
-  if (block == NULL) goto out;
-  *block = (double_block){.next = blocks, .host = host, .device = host, .bytes = bytes, .kind = DOUBLE_REGISTERED, .fd = -1};
-  block->owner = owner;
+  if (!double_memory_there(block)) return DOUBLE_NOT_THERE;
+  if (double_number("alias", 0) != 0) {
+    /* With an old size of 0 the mapping stays, and there is another one of the same pages. */
+    void *device = mremap(block->host, 0, block->mapped, MREMAP_MAYMOVE);
+    if (device == MAP_FAILED) return DOUBLE_NO_ALIAS;
+    (void)mprotect(device, block->mapped, PROT_NONE);
+    block->device = device;
+  }
+  block->next = blocks;
   blocks = block;
-out:
+  return DOUBLE_TAKEN;
+}
+
+enum double_registered double_memory_register(void *host, size_t bytes, void *owner, double_block **out) {
+  double_block *block = calloc(1, sizeof *block);
+  if (block == NULL) abort();
+  *block = (double_block){.host = host, .device = host, .bytes = bytes, .mapped = in_pages(bytes), .kind = DOUBLE_REGISTERED, .fd = -1};
+  block->owner = owner;
+  pthread_mutex_lock(&lock);
+  enum double_registered result = register_locked(block);
   pthread_mutex_unlock(&lock);
-  return block;
+  if (result != DOUBLE_TAKEN) free(block);
+  *out = result == DOUBLE_TAKEN ? block : NULL;
+  return result;
 }
 
 static bool holds(const uint8_t *start, size_t bytes, uint64_t address, bool inside) {
@@ -120,8 +144,8 @@ static void unmap(double_block *block) {
   if (block->kind != DOUBLE_REGISTERED) {
     used -= block->bytes;
     (void)munmap(block->host, block->mapped);
-    if (has_alias(block)) (void)munmap(block->device, block->mapped);
   }
+  if (has_alias(block)) (void)munmap(block->device, block->mapped);
   if (block->fd >= 0) (void)close(block->fd);
   free(block);
 }

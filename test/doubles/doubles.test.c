@@ -8,6 +8,7 @@
 #include "harness.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 
 static void *find(void *library, const char *name) {
   void *address = dlsym(library, name);
@@ -41,6 +42,7 @@ int main(int count, char **arguments) {
   test_cuda_contexts();
   test_cuda_attributes();
   test_cuda_memory();
+  test_cuda_registered();
   test_cuda_modules();
   test_cuda_kernels("", false, false);
   test_cuda_kernels("kernel_millis=500", true, false);

@@ -24,6 +24,8 @@ enum {
   INVALID_DEVICE = 101,
   INVALID_HANDLE = 400,
   NOT_READY = 600,
+  HOST_MEMORY_ALREADY_REGISTERED = 712,
+  HOST_MEMORY_NOT_REGISTERED = 713,
   NOT_SUPPORTED = 801
 };
 
@@ -87,6 +89,9 @@ static const struct named {
     {INVALID_HANDLE, "hipErrorInvalidHandle", "invalid resource handle"},
     {NOT_READY, "hipErrorNotReady", "device not ready"},
     {700, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
+    {HOST_MEMORY_ALREADY_REGISTERED, "hipErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {HOST_MEMORY_NOT_REGISTERED, "hipErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
     {719, "hipErrorLaunchFailure", "unspecified launch failure"},
     {NOT_SUPPORTED, "hipErrorNotSupported", "operation not supported"},
     {999, "hipErrorUnknown", "unknown error"},

@@ -42,6 +42,7 @@ DOUBLE_EXPORT hipError_t hipHostGetDevicePointer(void **out, void *host, unsigne
   double_block *block = double_memory_find((uint64_t)(uintptr_t)host, true);
   if (out == NULL || flags != 0 || block == NULL) return INVALID_VALUE;
   if (block->kind != DOUBLE_HOST && block->kind != DOUBLE_REGISTERED) return INVALID_VALUE;
+  if (block->kind == DOUBLE_REGISTERED && (block->flags & 2) == 0) return INVALID_VALUE;
   *out = block->device + ((uint8_t *)host - block->host);
   return SUCCESS;
 }
@@ -69,14 +70,25 @@ DOUBLE_EXPORT hipError_t hipHostFree(void *address) {
   return address == NULL ? SUCCESS : block_free("hipHostFree", address, DOUBLE_HOST, DOUBLE_HOST);
 }
 
+/* Flags: portable 1, mapped for the device 2, I/O memory 4, coarse-grained 8. */
 DOUBLE_EXPORT hipError_t hipHostRegister(void *host, size_t bytes, unsigned flags) {
   ENTER("hipHostRegister");
   if (host == NULL || bytes == 0 || flags > 15) return INVALID_VALUE;
-  return double_memory_register(host, bytes, NULL) == NULL ? 712 : SUCCESS;
+  double_block *block;
+  switch (double_memory_register(host, bytes, NULL, &block)) {
+    case DOUBLE_TAKEN: block->flags = flags; return SUCCESS;
+    case DOUBLE_OVERLAPS: return HOST_MEMORY_ALREADY_REGISTERED;
+    case DOUBLE_NOT_THERE: return INVALID_VALUE;
+    default: return NOT_SUPPORTED;
+  }
 }
 DOUBLE_EXPORT hipError_t hipHostUnregister(void *host) {
   ENTER("hipHostUnregister");
-  return block_free("hipHostUnregister", host, DOUBLE_REGISTERED, DOUBLE_REGISTERED) == SUCCESS ? SUCCESS : 713;
+  const double_block *block = double_memory_find((uint64_t)(uintptr_t)host, false);
+  if (block != NULL && block->kind == DOUBLE_REGISTERED && !double_memory_there(block))
+    double_report("fault: memory at %p was unmapped while it was registered", host);
+  hipError_t code = block_free("hipHostUnregister", host, DOUBLE_REGISTERED, DOUBLE_REGISTERED);
+  return code == SUCCESS ? SUCCESS : HOST_MEMORY_NOT_REGISTERED;
 }
 
 DOUBLE_EXPORT hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total) {

@@ -61,6 +61,7 @@ export class KindDouble implements MemoryKind {
       address: this.reach.cpu ? memory.address : 0,
       devicePtr: BigInt(memory.address) + DEVICE_OFFSET,
       handle: this.asked,
+      handleOffset: 0,
       free: () => {
         if (!this.live.has(region)) throw new Error("a region was freed twice");
         if (this.freeError !== null) throw this.freeError;

@@ -2,8 +2,10 @@
  * The CUDA backend, through the unified-memory verbs, over the double of libcuda.so.1 (test/doubles/cuda.c), which is no GPU.
  * Argument: the folder with the double; double.conf and the report are written there.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #ifndef ZAP_UMA_PREFIX
@@ -64,10 +66,22 @@ static void put_header(uint64_t host, uint32_t offset, uint8_t version, uint8_t 
   memcpy((uint8_t *)(uintptr_t)host + offset, header, sizeof header);
 }
 
-/* Allocates, writes on the CPU, checks on the device, reads back, frees. Returns the first failure. */
+#define REGISTERED 100u /* in the place of a kind of memory: memory of our own */
+
+/* Shared, so that the double can have a second view of it. */
+static uint8_t *own_memory(size_t bytes) {
+  uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) abort();
+  return memory;
+}
+
+/* Allocates or registers, writes on the CPU, checks on the device, reads back, frees. Returns the first failure. */
 static int32_t use(int32_t device, uint32_t memory) {
+  static uint8_t *own;
   zap_region region;
-  int32_t handle = ZAP_UMA(region_alloc)(device, memory, 65536, &region);
+  if (own == NULL) own = own_memory(65536);
+  int32_t handle = memory == REGISTERED ? ZAP_UMA(region_register)(device, (uint64_t)(uintptr_t)own, 65536, &region)
+                                        : ZAP_UMA(region_alloc)(device, memory, 65536, &region);
   if (handle < 0) return handle;
   CHECK(region.bytes >= 65536 && region.host % 4096 == 0 && region.host != 0 && region.device != 0);
   memset((void *)(uintptr_t)region.host, 0, 65536);
@@ -173,6 +187,81 @@ static void not_concurrent(void) {
   clean(1);
 }
 
+static void registered(void) {
+  behave("alias=1\nkernel_millis=5\nattribute.146=1\n");
+  zap_uma_device about;
+  zap_region region;
+  int32_t device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+  CHECK_EQUAL(use(device, REGISTERED), ZAP_OK);
+  uint8_t *memory = own_memory(1 << 20);
+  const uint64_t host = (uint64_t)(uintptr_t)memory;
+  int32_t handle = ZAP_UMA(region_register)(device, host, 1 << 20, &region);
+  CHECK(handle > 0);
+  CHECK_EQUAL(region.host, host);
+  CHECK_EQUAL(region.bytes, 1 << 20);
+  CHECK_EQUAL(region.memory, ZAP_MEMORY_HOST);
+  CHECK(region.device != 0 && region.device != host);
+  CHECK_EQUAL(ZAP_UMA(region_export)(device, handle), ZAP_E_UNSUPPORTED);
+  CHECK_CONTAINS(text(), "registered");
+  CHECK_EQUAL(ZAP_UMA(region_register)(device, host, 1 << 20, &region), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "cuMemHostRegister_v2 failed with CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED (712)");
+  CHECK_EQUAL(ZAP_UMA(region_register)(device, host + 4096, 4096, &region), ZAP_E_DRIVER);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, handle), ZAP_OK);
+  memory[0] = 1;
+  /* Left to close, with a check of it that still runs. */
+  handle = ZAP_UMA(region_register)(device, host, 1 << 20, &region);
+  const zap_span span = {.region = handle, .offset = (1 << 20) - 16, .length = 16};
+  CHECK(ZAP_UMA(check_begin)(device, &span, 1, 1) > 0);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  clean(1);
+  memory[0] = 2;
+  CHECK_EQUAL(munmap(memory, 1 << 20), 0);
+
+  behave("attribute.99=0\n");
+  device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+  CHECK_EQUAL(use(device, REGISTERED), ZAP_E_UNSUPPORTED);
+  CHECK_CONTAINS(text(), "CUDA_ERROR_NOT_SUPPORTED (801)");
+  CHECK_EQUAL(ZAP_UMA(region_register)(device, host, 1 << 20, &region), ZAP_E_UNSUPPORTED);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  clean(1);
+
+  /* Not there any more. */
+  behave("");
+  device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+  CHECK_EQUAL(ZAP_UMA(region_register)(device, host, 1 << 20, &region), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "CUDA_ERROR_INVALID_VALUE (1)");
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  clean(1);
+
+  const struct {
+    const char *lines;
+    int32_t status;
+    const char *part;
+  } cases[] = {{"fail.cuMemHostRegister_v2=800\n", ZAP_E_DRIVER, "cuMemHostRegister_v2 failed with CUDA_ERROR_NOT_PERMITTED (800)"},
+               {"fail.cuMemHostRegister_v2=2\n", ZAP_E_MEMORY, "cuMemHostRegister_v2 failed with CUDA_ERROR_OUT_OF_MEMORY (2)"},
+               {"fail.cuMemHostGetDevicePointer_v2=304\n", ZAP_E_DRIVER, "cuMemHostGetDevicePointer_v2 failed with"},
+               {"fail.cuMemHostUnregister=713\n", ZAP_E_DRIVER,
+                "cuMemHostUnregister failed with CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED (713)"}};
+  for (size_t at = 0; at < sizeof cases / sizeof cases[0]; at++) {
+    behave(cases[at].lines);
+    memory = own_memory(4096);
+    device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+    int32_t status = ZAP_UMA(region_register)(device, (uint64_t)(uintptr_t)memory, 4096, &region);
+    bool late = status > 0;
+    if (late) {
+      handle = status;
+      status = ZAP_UMA(region_free)(device, handle);
+      CHECK_EQUAL(ZAP_UMA(live)(), 1);
+    }
+    CHECK_EQUAL(status, cases[at].status);
+    CHECK_CONTAINS(text(), cases[at].part);
+    if (late) CHECK_EQUAL(ZAP_UMA(region_free)(device, handle), ZAP_E_HANDLE);
+    CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+    if (!late) clean(1);
+    CHECK_EQUAL(munmap(memory, 4096), 0);
+  }
+}
+
 static void refused(const char *lines, int32_t index, int32_t status, const char *part) {
   behave(lines);
   zap_uma_device about;
@@ -189,7 +278,7 @@ static void each_call_fails(void) {
       "cuCtxSetCurrent", "cuStreamCreate",       "cuModuleLoadData",    "cuModuleGetFunction",
       "cuMemHostAlloc",  "cuLaunchKernel",       "cuEventCreate",       "cuMemHostGetDevicePointer_v2",
       "cuEventRecord",   "cuEventQuery",         "cuStreamSynchronize", "cuMemGetHandleForAddressRange",
-      "cuMemAlloc_v2",   "cuPointerSetAttribute"};
+      "cuMemAlloc_v2",   "cuPointerSetAttribute", "cuMemHostRegister_v2"};
   for (size_t at = 0; at < sizeof calls / sizeof calls[0]; at++) {
     char lines[256];
     snprintf(lines, sizeof lines, "attribute.124=1\nattribute.116=1\nfail.%s=304\n", calls[at]);
@@ -201,6 +290,7 @@ static void each_call_fails(void) {
     if (device > 0) {
       status = use(device, ZAP_MEMORY_MANAGED);
       if (status >= 0) status = use(device, ZAP_MEMORY_HOST);
+      if (status >= 0) status = use(device, REGISTERED);
       zap_region region;
       if (status >= 0) status = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_DEVICE, 2 << 20, &region);
       if (status >= 0) status = ZAP_UMA(region_export)(device, status);
@@ -320,6 +410,19 @@ static void hangs(void) {
   CHECK_EQUAL(ZAP_UMA(probe)(library, "", 0, 100, row, 4), 2);
   CHECK(row[0].met && !row[1].met && strcmp(row[1].name, "driver") == 0);
   clean(0);
+
+  const struct {
+    const char *lines, *part;
+  } cases[] = {{"hang.cuMemHostRegister_v2=1\n", "cuMemHostRegister_v2 did not come back in time"},
+               {"hang.cuMemHostUnregister=1\n", "cuMemHostUnregister did not come back in time"}};
+  for (size_t at = 0; at < 2; at++) {
+    behave(cases[at].lines);
+    int32_t device = ZAP_UMA(open)(library, "", 0, 300, &about);
+    CHECK_EQUAL(use(device, REGISTERED), ZAP_E_TIMEOUT);
+    CHECK_CONTAINS(text(), cases[at].part);
+    CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_E_TIMEOUT);
+    CHECK_EQUAL(ZAP_UMA(live)(), 0);
+  }
 }
 
 int main(int count, char **arguments) {
@@ -333,6 +436,7 @@ int main(int count, char **arguments) {
   healthy();
   not_concurrent();
   failures();
+  registered();
   each_call_fails();
   frees_fail();
   rows();

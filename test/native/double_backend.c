@@ -98,9 +98,26 @@ static int32_t alloc(void *state, struct zap_piece *piece) {
   return leave(state, ZAP_OK);
 }
 
+static int32_t register_piece(void *state, struct zap_piece *piece) {
+  enter(state);
+  int32_t status = call(CALL_REGISTER, "doubleRegister");
+  if (status < 0) return leave(state, status);
+  piece->vendor = (void *)(uintptr_t)piece->host;
+  piece->device = piece->host + DOUBLE_DEVICE_OFFSET;
+  atomic_fetch_add(&double_control.registered, 1);
+  return leave(state, ZAP_OK);
+}
+
+static int32_t unregister_piece(void *state) {
+  int32_t status = call(CALL_UNREGISTER, "doubleUnregister");
+  atomic_fetch_sub(&double_control.registered, 1);
+  return leave(state, status);
+}
+
 /* Lets go of the memory also where it says that it failed: what a driver loses is not ours to leak. */
 static int32_t free_piece(void *state, struct zap_piece *piece) {
   enter(state);
+  if (piece->foreign) return unregister_piece(state);
   int32_t status = call(CALL_FREE, "doubleFree");
   free(piece->vendor);
   atomic_fetch_sub(&double_control.pieces, 1);
@@ -180,6 +197,7 @@ const struct zap_backend zap_backend = {.probe = probe,
                                         .open = open_device,
                                         .close = close_device,
                                         .alloc = alloc,
+                                        .register_piece = register_piece,
                                         .free = free_piece,
                                         .export_piece = export_piece,
                                         .to_device = to_device,

@@ -8,7 +8,7 @@
 #include "../../shim/common/backend.h"
 
 enum double_call { CALL_NONE, CALL_PROBE, CALL_OPEN, CALL_CLOSE, CALL_ALLOC, CALL_FREE, CALL_EXPORT, CALL_TO_DEVICE, CALL_WAIT,
-                   CALL_BEGIN, CALL_POLL, CALL_COUNT };
+                   CALL_BEGIN, CALL_POLL, CALL_REGISTER, CALL_UNREGISTER, CALL_COUNT };
 
 struct double_control {
   /* The call that hangs until this changes. */
@@ -23,7 +23,7 @@ struct double_control {
   /* What the next devices report. */
   atomic_uint flags;
   /* What is there now. */
-  atomic_int devices, pieces, checks;
+  atomic_int devices, pieces, checks, registered;
   /* How often each was called. */
   atomic_int calls[CALL_COUNT];
   /* Calls that ran while another one did: always 0. */

@@ -24,7 +24,7 @@ static void hip_healthy(void) {
   CHECK(managed.host != 0 && managed.host % 4096 == 0 && managed.host == managed.device && managed.bytes >= 100000);
   uint8_t *bytes = (uint8_t *)(uintptr_t)managed.host;
   put_header(bytes + 8, 16);
-  zap_span spans[2] = {{region, 8, 16, 0}, {region, 64, 64, 0}};
+  zap_span spans[2] = {{region, 16, 8}, {region, 64, 64}};
   uint8_t verdicts[2] = {9, 9};
   CHECK_EQUAL(uma.check_host(handle, spans, 2, 1, verdicts), 0);
   CHECK_EQUAL(verdicts[0], 0);
@@ -81,6 +81,59 @@ static void hip_host_memory(void) {
   CHECK_EQUAL(uma.close(handle), 0);
   CHECK_EQUAL(uma.live(), 0);
   harness_no_faults();
+}
+
+static void hip_registered(void) {
+  enum { BYTES = 65536 };
+  zap_region region;
+  harness_behave("hip: registered memory", "alias=1");
+  int32_t handle = open_device();
+  uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const uint64_t host = (uint64_t)(uintptr_t)memory;
+  CHECK_EQUAL(uma.region_register(handle, host + 1, BYTES, &region), ZAP_E_INVALID);
+  int32_t own = uma.region_register(handle, host, BYTES, &region);
+  CHECK(own > 0);
+  CHECK(region.host == host && region.device != 0 && region.device != host && region.bytes == BYTES);
+  CHECK_EQUAL(region.memory, ZAP_MEMORY_HOST);
+  put_header(memory + 5000, 16);
+  const zap_span span = {.region = own, .offset = 5000, .length = 16};
+  uint8_t verdict = 9;
+  CHECK_EQUAL(uma.check_host(handle, &span, 1, 1, &verdict), 0);
+  CHECK_EQUAL(verdict, 0);
+  CHECK_EQUAL(uma.region_export(handle, own), ZAP_E_UNSUPPORTED);
+  CHECK_EQUAL(uma.region_register(handle, host, BYTES, &region), ZAP_E_DRIVER);
+  CHECK_TEXT(error(), "hipHostRegister failed with hipErrorHostMemoryAlreadyRegistered (712)");
+  CHECK_EQUAL(uma.region_free(handle, own), 0);
+  memory[0] = 1;
+  CHECK(uma.region_register(handle, host, BYTES, &region) > 0);
+  CHECK_EQUAL(uma.close(handle), 0);
+  CHECK_TEXT(harness_reported(), "release blocks=0 bytes=0");
+  harness_no_faults();
+  memory[0] = 2;
+
+  const struct {
+    const char *lines;
+    int32_t status;
+    const char *part;
+  } cases[] = {{"fail.hipHostRegister=801", ZAP_E_UNSUPPORTED, "hipHostRegister failed with hipErrorNotSupported (801)"},
+               {"fail.hipHostRegister=1", ZAP_E_DRIVER, "hipHostRegister failed with hipErrorInvalidValue (1)"},
+               {"fail.hipHostGetDevicePointer=1", ZAP_E_DRIVER, "hipHostGetDevicePointer failed with hipErrorInvalidValue (1)"},
+               {"hang.hipHostRegister=1", ZAP_E_TIMEOUT, "hipHostRegister did not come back in time"},
+               /* The last two leave it registered, whatever they say. */
+               {"fail.hipHostUnregister=713", ZAP_E_DRIVER, "hipHostUnregister failed with hipErrorHostMemoryNotRegistered (713)"},
+               {"hang.hipHostUnregister=1", ZAP_E_TIMEOUT, "hipHostUnregister did not come back in time"}};
+  for (size_t at = 0; at < sizeof cases / sizeof cases[0]; at++) {
+    harness_behave(cases[at].part, cases[at].lines);
+    memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    handle = uma.open(runtime, support, 0, 300, &about);
+    int32_t status = uma.region_register(handle, (uint64_t)(uintptr_t)memory, BYTES, &region);
+    if (status > 0) status = uma.region_free(handle, status);
+    CHECK_EQUAL(status, cases[at].status);
+    CHECK_TEXT(error(), cases[at].part);
+    CHECK_EQUAL(uma.close(handle), status == ZAP_E_TIMEOUT ? ZAP_E_TIMEOUT : 0);
+    CHECK_EQUAL(uma.live(), 0);
+    harness_no_faults();
+  }
 }
 
 static void hip_export(void) {

@@ -7,14 +7,15 @@
 #endif
 #include "../doubles/harness.h"
 
+#include <sys/mman.h>
 #include <time.h>
 
 #define ZAP_UMA_PREFIX zap_uma_test_
 #include "../../shim/include/zap_uma.h"
 
-#define VERBS(X)                                                                                                       \
-  X(abi) X(error) X(probe) X(open) X(close) X(region_alloc) X(region_free) X(region_export) X(fence_to_device) X(fence_to_host) \
-      X(check_begin) X(check_poll) X(check_host) X(live)
+#define VERBS(X)                                                                                               \
+  X(abi) X(error) X(probe) X(open) X(close) X(region_alloc) X(region_register) X(region_free) X(region_export) \
+  X(fence_to_device) X(fence_to_host) X(check_begin) X(check_poll) X(check_host) X(live)
 
 #define MEMBER(name) __typeof__(ZAP_UMA(name)) *name;
 static struct {
@@ -132,6 +133,7 @@ int main(int count, char **arguments) {
   hip_healthy();
   hip_host_memory();
   hip_export();
+  hip_registered();
   hip_failures();
 
   load(arguments[1], "metal");

@@ -19,6 +19,7 @@ static void nothing_left(void) {
   CHECK_EQUAL(ZAP_UMA(live)(), 0);
   CHECK_EQUAL(double_control.devices, 0);
   CHECK_EQUAL(double_control.pieces, 0);
+  CHECK_EQUAL(double_control.registered, 0);
   CHECK_EQUAL(double_control.checks, 0);
   CHECK_EQUAL(double_control.overlaps, 0);
 }
@@ -268,6 +269,122 @@ static void checks(void) {
   nothing_left();
 }
 
+/* Memory of the caller's: known to the device until the region goes, and never freed. */
+static void registered(void) {
+  enum { BYTES = 16384 };
+  int32_t device = open_one(), other = open_one();
+  zap_region region = {.host = 1};
+  void *memory = NULL, *more = NULL;
+  if (posix_memalign(&memory, 4096, BYTES) != 0 || posix_memalign(&more, 4096, BYTES) != 0) abort();
+  memset(memory, 0, BYTES);
+  const uint64_t host = (uint64_t)(uintptr_t)memory, host2 = (uint64_t)(uintptr_t)more;
+
+  CHECK_EQUAL(ZAP_UMA(region_register)(device, host, BYTES, NULL), ZAP_E_INVALID);
+  const uint64_t bad[][2] = {{0, BYTES}, {host, 0}, {host + 1, BYTES}, {host, BYTES - 1}, {host, UINT64_C(1) << 48},
+                             {UINT64_C(0) - 4096, 4096}};
+  for (size_t at = 0; at < sizeof bad / sizeof bad[0]; at++) {
+    CHECK_EQUAL(ZAP_UMA(region_register)(device, bad[at][0], bad[at][1], &region), ZAP_E_INVALID);
+    CHECK_CONTAINS(text(), "whole pages of 4096 bytes");
+  }
+  CHECK_EQUAL(ZAP_UMA(region_register)(device + 65536, host, BYTES, &region), ZAP_E_HANDLE);
+  CHECK_EQUAL(double_control.calls[CALL_REGISTER], 0);
+  double_control.failing = CALL_REGISTER;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(region_register)(device, host, BYTES, &region), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "doubleRegister failed with DOUBLE_ERROR (7)");
+  CHECK_EQUAL(region.host, 1);
+  double_reset();
+
+  int32_t first = ZAP_UMA(region_register)(device, host, BYTES, &region);
+  CHECK(first > 0);
+  CHECK_EQUAL(region.host, host);
+  CHECK_EQUAL(region.device, host + DOUBLE_DEVICE_OFFSET);
+  CHECK_EQUAL(region.bytes, BYTES);
+  CHECK_EQUAL(region.memory, ZAP_MEMORY_HOST);
+  CHECK_EQUAL(double_control.registered, 1);
+
+  put_message(host, 5000, 100);
+  const zap_span spans[] = {{.region = first, .offset = 5000, .length = 100}, {.region = first, .offset = BYTES - 16, .length = 16}};
+  uint8_t verdicts[2] = {0xee, 0xee};
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 2, 1, verdicts), ZAP_OK);
+  CHECK(verdicts[0] == 0 && verdicts[1] == 2);
+  int32_t job = ZAP_UMA(check_begin)(device, spans, 2, 1);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 2), ZAP_OK);
+  CHECK(verdicts[0] == 0 && verdicts[1] == 2);
+  /* Offsets have 64 bits: neither cut nor carried over. */
+  const uint64_t beyond[] = {BYTES - 15, (UINT64_C(1) << 32) + 5000, UINT64_MAX - 15};
+  for (size_t at = 0; at < sizeof beyond / sizeof beyond[0]; at++) {
+    const zap_span span = {.region = first, .offset = beyond[at], .length = 16};
+    CHECK_EQUAL(ZAP_UMA(check_begin)(device, &span, 1, 1), ZAP_E_INVALID);
+    CHECK_EQUAL(ZAP_UMA(check_host)(device, &span, 1, 1, verdicts), ZAP_E_INVALID);
+  }
+
+  /* Unregistering waits for the kernel, leaves the memory, and takes the handle also where it fails. */
+  int waits = double_control.calls[CALL_WAIT], frees = double_control.calls[CALL_FREE];
+  CHECK_EQUAL(ZAP_UMA(region_free)(other, first), ZAP_E_HANDLE);
+  job = ZAP_UMA(check_begin)(device, spans, 2, 1);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_WAIT], waits + 1);
+  CHECK_EQUAL(double_control.registered, 0);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, verdicts, 2), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(check_host)(device, spans, 1, 1, verdicts), ZAP_E_HANDLE);
+  memset(memory, 1, BYTES);
+  first = ZAP_UMA(region_register)(device, host, BYTES, &region);
+  double_control.failing = CALL_UNREGISTER;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "doubleUnregister failed with DOUBLE_ERROR (7)");
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_HANDLE);
+  double_reset();
+
+  /* Closed with two of them registered, and one of its own. */
+  CHECK(ZAP_UMA(region_register)(device, host, BYTES, &region) > 0);
+  CHECK(ZAP_UMA(region_register)(device, host2, BYTES, &region) > 0);
+  CHECK(ZAP_UMA(region_alloc)(device, ZAP_MEMORY_HOST, BYTES, &region) > 0);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  CHECK_EQUAL(double_control.registered, 0);
+  CHECK_EQUAL(double_control.calls[CALL_FREE], frees + 1);
+  CHECK_EQUAL(ZAP_UMA(close)(other), ZAP_OK);
+  memset(memory, 2, BYTES);
+  free(memory);
+  free(more);
+  nothing_left();
+}
+
+/* A driver that hangs in either call costs its device; what comes back late is undone. */
+static void hanging_register(void) {
+  const struct {
+    enum double_call call;
+    const char *name;
+  } calls[] = {{CALL_REGISTER, "doubleRegister did not come back in time"},
+               {CALL_UNREGISTER, "doubleUnregister did not come back in time"}};
+  void *memory = NULL;
+  if (posix_memalign(&memory, 4096, 4096) != 0) abort();
+  for (size_t at = 0; at < 2; at++) {
+    zap_uma_device about;
+    zap_region region = {.host = 1};
+    int32_t device = ZAP_UMA(open)(PATH, "", 0, 300, &about);
+    double_control.hanging = calls[at].call;
+    int32_t status = ZAP_UMA(region_register)(device, (uint64_t)(uintptr_t)memory, 4096, &region);
+    if (calls[at].call == CALL_UNREGISTER) {
+      CHECK(status > 0);
+      status = ZAP_UMA(region_free)(device, status);
+    } else {
+      CHECK_EQUAL(region.host, 1);
+    }
+    CHECK_EQUAL(status, ZAP_E_TIMEOUT);
+    CHECK_CONTAINS(text(), calls[at].name);
+    CHECK_EQUAL(ZAP_UMA(region_register)(device, (uint64_t)(uintptr_t)memory, 4096, &region), ZAP_E_TIMEOUT);
+    CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_E_TIMEOUT);
+    CHECK_EQUAL(ZAP_UMA(live)(), 0);
+    double_reset();
+    WAIT_UNTIL(double_control.devices == 0);
+    nothing_left();
+  }
+  free(memory);
+}
+
 static void many_spans(void) {
   enum { COUNT = 65536 };
   int32_t device = open_one();
@@ -311,6 +428,8 @@ int main(void) {
   probing();
   regions();
   failing_free();
+  registered();
+  hanging_register();
   checks();
   many_spans();
   without_kernels();

@@ -9,6 +9,7 @@ export const UMA_VERBS = {
   open: { args: ["ptr", "ptr", "i32", "u32", "ptr"], returns: "i32" },
   close: { args: ["i32"], returns: "i32" },
   region_alloc: { args: ["i32", "u32", "u64", "ptr"], returns: "i32" },
+  region_register: { args: ["i32", "u64", "u64", "ptr"], returns: "i32" },
   region_free: { args: ["i32", "i32"], returns: "i32" },
   region_export: { args: ["i32", "i32"], returns: "i32" },
   fence_to_device: { args: ["i32"], returns: "i32" },
@@ -50,7 +51,7 @@ export const UMA_REGION = {
 } as const satisfies Structure;
 
 /** `zap_span`. */
-export const UMA_SPAN = { bytes: 16, at: { region: 0, offset: 4, length: 8 } } as const satisfies Structure;
+export const UMA_SPAN = { bytes: 16, at: { region: 0, length: 4, offset: 8 } } as const satisfies Structure;
 
 /** `enum zap_memory`. */
 export const UMA_MEMORY = { managed: 1, host: 2, device: 3, shared: 4 } as const;

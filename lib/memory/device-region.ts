@@ -1,0 +1,45 @@
+/** A piece of a device's memory, or of the host's that a device was told of: `zap_region`, read. */
+import { ShimError, type ZapError } from "../errors/index.ts";
+import { UMA_REGION } from "../ffi/index.ts";
+import type { DeviceMemory } from "./device-kind.ts";
+import type { Region } from "./kind.ts";
+
+/** Room for one `zap_region`. */
+export function regionMemory(): Uint8Array {
+  return new Uint8Array(UMA_REGION.bytes);
+}
+
+export class DeviceRegion implements Region {
+  readonly bytes: number;
+  readonly address: number;
+  readonly devicePtr: bigint;
+  readonly handle: number;
+  readonly handleOffset = 0;
+  private readonly memory: DeviceMemory;
+  private freed = false;
+
+  /** `filled` by the shim. `bytes` as they were asked for. Throws `ShimError` where the CPU's address is beyond what a number holds. */
+  constructor(memory: DeviceMemory, handle: number, bytes: number, filled: Uint8Array) {
+    const view = new DataView(filled.buffer, filled.byteOffset, filled.byteLength);
+    const host = view.getBigUint64(UMA_REGION.at.host, true);
+    this.memory = memory;
+    this.handle = handle;
+    this.bytes = bytes;
+    this.address = Number(host);
+    this.devicePtr = view.getBigUint64(UMA_REGION.at.device, true);
+    // No system maps memory there today; a rounded address would be somebody else's memory.
+    if (host <= BigInt(Number.MAX_SAFE_INTEGER)) return;
+    this.free();
+    throw beyond(memory, host);
+  }
+
+  free(): void {
+    if (this.freed) return;
+    this.freed = true;
+    this.memory.freeRegion(this.handle);
+  }
+}
+
+function beyond({ shim }: DeviceMemory, host: bigint): ZapError {
+  return new ShimError(shim.name, null, `${shim.name}: memory at ${host} is beyond what a number holds`);
+}
