@@ -237,6 +237,8 @@ static bool discovery_news(const uint8_t *ip, uint32_t length, const struct zap_
   news->asks = solicitation;
   memcpy(news->ip.bytes, solicitation ? ip + 8 : icmp + 8, 16);
   if (solicitation && memcmp(icmp + 8, station->ip6, 16) != 0) return false;
+  /* An IPv4 address in disguise: those are ARP's to tell. */
+  if (zap_ip_is4(&news->ip)) return false;
   news->told = news->ip.bytes[0] != 0xff && memcmp(news->ip.bytes, station->ip6, 16) != 0;
   return news->told;
 }

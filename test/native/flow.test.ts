@@ -1,29 +1,23 @@
 /** The datagram protocol of shim/dpdk/flow (docs/wire-dpdk.md): its parts, simulated worlds by seed, and fuzzing, under sanitizers. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { copyFileSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { SOAK, testFuzzing } from "./fuzzing.ts";
 import { ADDRESS, COMPILER, finish, IN_CI, ROOT, sources, Workshop } from "./toolchain.ts";
 
-const SOAK = process.env["ZAP_TEST_SOAK"] === "1";
-/** Worlds with sanitizers, worlds without, and seconds of fuzzing. A world is 2 to 600 s of virtual time, and some 3 ms of ours. */
+/** Worlds with sanitizers, and worlds without. A world is 2 to 600 s of virtual time, and some 3 ms of ours. */
 const WORLDS = SOAK ? 2_000 : 600;
 const FAST_WORLDS = SOAK ? 10_000 : 3_000;
-const FUZZ_SECONDS = SOAK ? 30 : 3;
 
 const FAST = ["-O2"];
 const NATIVE = join(ROOT, "test/native");
 const WORLD = ["flow_sim_net.c", "flow_sim_app.c", "flow_sim_run.c", "flow_sim_test.c"].map((file) =>
   join(NATIVE, file),
 );
-const CORPUS = readdirSync(join(NATIVE, "flow_corpus"))
-  .sort()
-  .map((file) => join(NATIVE, "flow_corpus", file));
-
 const shop = new Workshop();
 afterAll(() => shop[Symbol.dispose]());
 
-async function expectOk(words: readonly string[], last: RegExp, env: Record<string, string> = {}) {
-  const { code, output } = await finish(words, env);
+async function expectOk(words: readonly string[], last: RegExp) {
+  const { code, output } = await finish(words);
   expect(output.trim().split("\n").at(-1)).toMatch(last);
   expect(code).toBe(0);
 }
@@ -72,31 +66,6 @@ describe.skipIf(missing)(
       SOAK ? 1_800_000 : 120_000,
     );
 
-    test("withstand what a fuzzer makes of a kept corpus", async () => {
-      const program = await shop.link("fuzz", [join(NATIVE, "flow_fuzz.c"), ...safe], ADDRESS);
-      await expectOk([program, `${FUZZ_SECONDS}`, ...CORPUS], /^\d+ inputs: ok$/, {
-        FLOW_FUZZ_SEED: SOAK ? `${process.pid}` : "1",
-      });
-    }, 120_000);
-
-    const clang = Bun.which("clang");
-    const noFuzzer = clang === null && !IN_CI;
-    test.skipIf(!SOAK || noFuzzer)(
-      `withstand libFuzzer${SOAK && noFuzzer ? " (skipped: no clang here)" : ""}`,
-      async () => {
-        expect(clang).not.toBeNull();
-        const program = shop.path("libfuzzer");
-        const flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fsanitize=fuzzer,address,undefined"];
-        const parts = [join(NATIVE, "flow_fuzz.c"), ...sources("shim/dpdk/flow")];
-        const built = await finish([clang!, ...flags, "-DFLOW_LIBFUZZER", ...parts, "-o", program]);
-        expect(built.output).toBe("");
-        const corpus = shop.path("corpus");
-        mkdirSync(corpus);
-        for (const file of CORPUS) copyFileSync(file, join(corpus, file.slice(file.lastIndexOf("/") + 1)));
-        const { code } = await finish([program, `-max_total_time=${FUZZ_SECONDS}`, "-max_len=8192", corpus]);
-        expect(code).toBe(0);
-      },
-      180_000,
-    );
+    testFuzzing({ name: "flow", sources: sources("shim/dpdk/flow"), longest: 8_192 }, () => shop);
   },
 );

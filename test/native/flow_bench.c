@@ -27,8 +27,8 @@ static void on_down(void *context, uint32_t flow, enum zap_flow_reason reason, u
 static void on_dialled(void *context, uint64_t dial, enum zap_flow_reason reason, uint32_t flow) {
   (void)context, (void)dial, (void)reason, (void)flow;
 }
-static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, struct zap_flow_buffer *buffer) {
-  (void)context, (void)flow, (void)length, (void)next;
+static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, const uint8_t *whole, struct zap_flow_buffer *buffer) {
+  (void)context, (void)flow, (void)length, (void)next, (void)whole;
   buffer->bytes = slab;
   return true;
 }

@@ -1,26 +1,25 @@
 /*
- * Fuzzing of the parser and the state machine. With libFuzzer: clang -fsanitize=fuzzer -DFLOW_LIBFUZZER. Without, a driver of our
- * own: `flow_fuzz SECONDS CORPUS...` runs each file of the corpus and then random changes of them, others for each FLOW_FUZZ_SEED;
- * `flow_fuzz 0 FILE` runs one input; with FLOW_FUZZ_TRACE=FILE each input is written there before it runs, so that the one that crashed
- * is left; `flow_fuzz --seed FOLDER` writes the corpus anew.
+ * Fuzzing of the datagram parser and the state machine; how to run it is said in fuzz_driver.c.
  *
  * An input is a row of steps: a byte that says what happens, and for datagrams u16 length and bytes. A datagram's session, checksum and
  * acknowledgement are mended where the step says so, as no mutation finds those by itself.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "../../shim/dpdk/flow/bytes.h"
 #include "../../shim/dpdk/flow/state.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "fuzz_driver.h"
 
 #define MILLI UINT64_C(1000000)
 
 static uint64_t held;
 static uint8_t message[20000];
 static bool refusing;
+/* The datagram that is being input, of which every second message that can is kept where it lies. */
+static uint8_t *input;
+static bool input_kept;
+static uint32_t needs;
+#define IN_PLACE (UINT64_C(1) << 32)
 
 static void on_up(void *context, uint32_t flow, const struct zap_flow_peer *peer, uint64_t dial) {
   (void)context, (void)flow, (void)peer, (void)dial;
@@ -31,20 +30,30 @@ static void on_down(void *context, uint32_t flow, enum zap_flow_reason reason, u
 static void on_dialled(void *context, uint64_t dial, enum zap_flow_reason reason, uint32_t flow) {
   (void)context, (void)dial, (void)reason, (void)flow;
 }
-static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, struct zap_flow_buffer *buffer) {
+static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, const uint8_t *whole, struct zap_flow_buffer *buffer) {
   (void)context, (void)flow, (void)next;
+  if (whole != NULL && (input == NULL || whole != input + ZAP_FLOW_HEADER)) abort();
   if (refusing) return false;
-  *buffer = (struct zap_flow_buffer){malloc(length), (void *)(uintptr_t)length};
   held += length;
+  if (whole != NULL && !input_kept && needs++ % 2 == 0) {
+    input_kept = true;
+    *buffer = (struct zap_flow_buffer){input + ZAP_FLOW_HEADER, (void *)(uintptr_t)(IN_PLACE | length)};
+  } else {
+    *buffer = (struct zap_flow_buffer){malloc(length), (void *)(uintptr_t)length};
+  }
   return true;
 }
 static void on_unused(void *context, uint32_t flow, const struct zap_flow_buffer *buffer) {
   (void)context, (void)flow;
-  held -= (uintptr_t)buffer->cookie;
-  free(buffer->bytes);
+  uint64_t cookie = (uintptr_t)buffer->cookie;
+  held -= (uint32_t)cookie;
+  free(cookie & IN_PLACE ? buffer->bytes - ZAP_FLOW_HEADER : buffer->bytes);
 }
 static void on_delivered(void *context, uint32_t flow, const struct zap_flow_buffer *buffer, uint32_t length) {
-  if (length != (uintptr_t)buffer->cookie) abort();
+  if (length != (uint32_t)(uintptr_t)buffer->cookie) abort();
+  /* All of it can be read. */
+  static volatile uint8_t sum;
+  for (uint32_t i = 0; i < length; i++) sum = (uint8_t)(sum + buffer->bytes[i]);
   on_unused(context, flow, buffer);
 }
 static void on_done(void *context, uint32_t flow, uint64_t which, bool delivered) {
@@ -60,16 +69,27 @@ struct pair {
   uint64_t now;
 };
 
+/* Takes the datagram's memory, which is of its own size, so that a read behind its end is seen. */
+static void put_in(struct pair *pair, int to, uint8_t *datagram, uint32_t length) {
+  input = datagram;
+  input_kept = false;
+  zap_endpoint_input(pair->ends[to], pair->now, &addresses[!to], datagram, length);
+  if (!input_kept) free(datagram);
+  input = NULL;
+}
+
 static void pump(struct pair *pair, int rounds, int deaf) {
-  uint8_t bytes[ZAP_FLOW_HEAD_MAX + 4096];
+  uint8_t bytes[ZAP_FLOW_HEAD_MAX];
   struct zap_flow_output out = {.head = bytes};
   for (int i = 0; i < rounds; i++) {
     for (int from = 0; from < 2; from++) {
       zap_endpoint_advance(pair->ends[from], pair->now);
       for (int n = 0; n < 300 && zap_endpoint_output(pair->ends[from], pair->now, &out); n++) {
-        if (out.payload_length > 0) memcpy(bytes + out.head_length, out.payload, out.payload_length);
-        uint32_t length = out.head_length + out.payload_length;
-        if (deaf != from) zap_endpoint_input(pair->ends[!from], pair->now, &addresses[from], bytes, length);
+        if (deaf == from) continue;
+        uint8_t *datagram = malloc(out.head_length + out.payload_length);
+        memcpy(datagram, bytes, out.head_length);
+        if (out.payload_length > 0) memcpy(datagram + out.head_length, out.payload, out.payload_length);
+        put_in(pair, !from, datagram, out.head_length + out.payload_length);
       }
     }
   }
@@ -103,15 +123,25 @@ static void mend(struct zap_endpoint *e, uint8_t *bytes, uint32_t length, uint8_
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct pair pair = {.now = 1000 * MILLI};
+  /* The first end pins ids, or only dials, as the length of the input has it: the fuzzer changes that soon enough. */
+  const struct zap_flow_allowed allow[2] = {{.id = {.length = 1, .bytes = "b"}, .pinned = size % 3 > 0, .address = addresses[size % 3 > 1]},
+                                            {.id = {.length = 1, .bytes = "x"}}};
   for (int i = 0; i < 2; i++) {
     struct zap_flow_settings settings = {.payload_bytes = 128, .credits = 64, .message_bytes = 20000, .queue_messages = 64};
     settings.flows = settings.dials = settings.candidates = 2;
     settings.id = (struct zap_flow_id){.length = 1, .bytes = {(uint8_t)('a' + i)}};
+    if (i == 0 && size % 4 == 1) settings.dial_only = true;
+    if (i == 0 && size % 4 >= 2) {
+      settings.allow = allow;
+      settings.allowed = 2 - (uint32_t)(size % 8 / 4);
+      settings.strangers = size % 4 == 3;
+    }
     uint8_t seed[32] = {(uint8_t)(i + 1), [16] = (uint8_t)(i + 1)};
     pair.ends[i] = zap_endpoint_create(&settings, &events, NULL, seed, pair.now);
     zap_endpoint_start_at(pair.ends[i], UINT32_MAX - 20);
   }
   refusing = false;
+  needs = 0;
   uint64_t cookie = 0;
   for (size_t at = 0; at < size;) {
     uint8_t step = bytes[at++];
@@ -136,13 +166,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         uint32_t length = (uint32_t)(bytes[at] | bytes[at + 1] << 8) % 2048;
         at += 2;
         if (length > size - at) length = (uint32_t)(size - at);
-        /* Its own size, so that a read behind its end is seen. */
         uint8_t *datagram = malloc(length == 0 ? 1 : length);
         memcpy(datagram, bytes + at, length);
         at += length;
         if (step & 16) mend(e, datagram, length, (uint8_t)(step >> 5));
-        zap_endpoint_input(e, pair.now, &addresses[!(step & 1)], datagram, length);
-        free(datagram);
+        put_in(&pair, step & 1, datagram, length);
       }
     }
     for (int i = 0; i < 2; i++) {
@@ -158,20 +186,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   return 0;
 }
 
-#ifndef FLOW_LIBFUZZER
-static uint64_t state = 88172645463325252u;
-static uint32_t dice(uint32_t bound) {
-  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-  return bound == 0 ? 0 : (uint32_t)((state >> 20) % bound);
-}
-
-#define MOST 8192
-static uint8_t inputs[64][MOST];
-static uint32_t lengths[64], count;
-
+#ifndef FUZZ_LIBFUZZER
 /* Steps that lead somewhere: a handshake, messages, then datagrams of every kind. */
-static void seed(uint32_t which, uint8_t *to, uint32_t *length) {
-  uint32_t at = 0;
+bool fuzz_example(uint32_t number, char name[64], uint8_t *to, uint32_t *length) {
+  if (number >= 16) return false;
+  (void)snprintf(name, 64, "seed-%02u", number);
+  uint32_t at = 0, which = number;
   to[at++] = 0;
   if (which & 1) to[at++] = 1;
   to[at++] = 0xc2;
@@ -183,79 +203,13 @@ static void seed(uint32_t which, uint8_t *to, uint32_t *length) {
     to[at++] = (uint8_t)(0x0c | (kind & 1) | (which & 8 ? 0x10 : 0x30));
     to[at++] = (uint8_t)size;
     to[at++] = (uint8_t)(size >> 8);
-    for (uint32_t i = 0; i < size; i++) to[at + i] = (uint8_t)(dice(4) == 0 ? dice(256) : 0);
+    for (uint32_t i = 0; i < size; i++) to[at + i] = (uint8_t)(fuzz_dice(4) == 0 ? fuzz_dice(256) : 0);
     to[at + 5] = (uint8_t)((kind - 1 + which) % 8 + 1);
-    to[at + 33] = (uint8_t)dice(20);
+    to[at + 33] = (uint8_t)fuzz_dice(20);
     at += size;
     to[at++] = (uint8_t)(kind & 1 ? 0x42 : 0x36);
   }
   *length = at;
-}
-
-static uint32_t mutate(uint8_t *to) {
-  uint32_t from = dice(count), length = lengths[from];
-  memcpy(to, inputs[from], length);
-  for (uint32_t changes = 1 + dice(12); changes > 0 && length > 0; changes--) {
-    uint32_t at = dice(length), span = 1 + dice(64);
-    switch (dice(6)) {
-      case 0: to[at] ^= (uint8_t)(1 << dice(8)); break;
-      case 1: to[at] = (uint8_t)dice(256); break;
-      case 2: length -= span < length - at ? span : 0; break;
-      case 3: { /* a piece of another */
-        uint32_t other = dice(count), where = dice(lengths[other]);
-        if (span > lengths[other] - where) span = lengths[other] - where;
-        if (span > MOST - at) span = MOST - at;
-        memcpy(to + at, inputs[other] + where, span);
-        if (at + span > length) length = at + span;
-        break;
-      }
-      case 4: /* a hole, or twice */
-        if (length + span > MOST) break;
-        memmove(to + at + span, to + at, length - at);
-        length += span;
-        break;
-      default: to[at] = (uint8_t)(dice(2) ? 0xff : 0); break;
-    }
-  }
-  return length;
-}
-
-int main(int words, char **word) {
-  if (words == 3 && strcmp(word[1], "--seed") == 0) {
-    for (uint32_t i = 0; i < 16; i++) {
-      char path[4096];
-      seed(i, inputs[0], &lengths[0]);
-      (void)snprintf(path, sizeof path, "%s/seed-%02u", word[2], i);
-      FILE *file = fopen(path, "wb");
-      if (file == NULL || fwrite(inputs[0], 1, lengths[0], file) != lengths[0] || fclose(file) != 0) return 1;
-    }
-    return 0;
-  }
-  for (int i = 2; i < words && count < 64; i++) {
-    FILE *file = fopen(word[i], "rb");
-    if (file == NULL) return 1;
-    lengths[count] = (uint32_t)fread(inputs[count], 1, MOST, file);
-    (void)fclose(file);
-    (void)LLVMFuzzerTestOneInput(inputs[count], lengths[count]);
-    if (lengths[count] > 0) count++;
-  }
-  if (count == 0) return 1;
-  static uint8_t input[MOST];
-  time_t end = time(NULL) + (words > 1 ? atoi(word[1]) : 0);
-  uint64_t runs = count;
-  if (getenv("FLOW_FUZZ_SEED") != NULL) state ^= strtoull(getenv("FLOW_FUZZ_SEED"), NULL, 10) << 20;
-  for (; time(NULL) < end; runs++) {
-    uint32_t length = mutate(input);
-    if (getenv("FLOW_FUZZ_TRACE") != NULL) {
-      FILE *file = fopen(getenv("FLOW_FUZZ_TRACE"), "wb");
-      if (file != NULL) {
-        (void)fwrite(input, 1, length, file);
-        (void)fclose(file);
-      }
-    }
-    (void)LLVMFuzzerTestOneInput(input, length);
-  }
-  printf("%llu inputs: ok\n", (unsigned long long)runs);
-  return 0;
+  return true;
 }
 #endif

@@ -73,6 +73,7 @@ struct host {
   uint32_t unread_count;
   uint64_t read_at;
   uint64_t back_at; /* while gone */
+  bool dial_only;
 };
 
 struct sim {
@@ -91,9 +92,14 @@ struct sim {
   uint32_t longest;   /* message */
   bool start_high;    /* numbers near 2^32 */
   bool dial_both;
+  double in_place; /* how often a message is kept where its datagram lies */
+  const struct packet *input; /* the one that is being input, if any */
+  bool input_kept;            /* by its receiver, which frees it */
+  struct zap_flow_allowed allow[HOSTS + 1];
   bool steady;        /* nothing that may end a flow */
   bool calm;          /* faults are over */
   uint64_t done_messages, lost_messages, datagrams;
+  uint64_t kept_messages, dial_only_drops, stranger_flows;
   struct packet replays[64]; /* what an attacker kept */
   bool failed;
   bool loud;

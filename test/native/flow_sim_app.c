@@ -44,6 +44,8 @@ static void on_up(void *context, uint32_t flow, const struct zap_flow_peer *peer
   struct link *link = link_of(host, ZAP_NO_FLOW);
   *link = (struct link){.handle = flow, .out = sim->stream_count};
   link->peer = peer->id.bytes[0] - 'a';
+  SIM_CHECK(sim, !host->dial_only || peer->dialled);
+  if (sim->settings.strangers && link->peer > 0) sim->stranger_flows++;
   for (int i = 0; i < 64; i++) {
     const struct link *other = &host->links[i];
     SIM_CHECK(sim, other == link || other->handle == ZAP_NO_FLOW || other->peer != link->peer);
@@ -84,20 +86,32 @@ static void on_dialled(void *context, uint64_t dial, enum zap_flow_reason reason
   host->redial_at[dial - 1] = host->sim->now + 20 * MILLI + sim_below(host->sim, 100 * MILLI);
 }
 
-static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, struct zap_flow_buffer *buffer) {
+/* In a buffer's cookie, beside its length: it lies in its datagram. */
+#define IN_PLACE (UINT64_C(1) << 32)
+
+static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, const uint8_t *whole, struct zap_flow_buffer *buffer) {
   struct host *host = context;
+  struct sim *sim = host->sim;
   (void)flow;
   (void)next;
-  if (host->sim->now < host->refuse_until || (host->held > 0 && host->held + length > host->pool)) return false;
-  buffer->bytes = malloc(length);
-  buffer->cookie = (void *)(uintptr_t)length;
+  const struct packet *input = sim->input;
+  if (whole != NULL) SIM_CHECK(sim, input != NULL && whole == input->bytes + ZAP_FLOW_HEADER && length == input->length - ZAP_FLOW_HEADER);
+  if (sim->now < host->refuse_until || (host->held > 0 && host->held + length > host->pool)) return false;
   host->held += length;
+  if (whole != NULL && !sim->input_kept && sim_chance(sim, sim->in_place)) {
+    sim->input_kept = true;
+    sim->kept_messages++;
+    *buffer = (struct zap_flow_buffer){input->bytes + ZAP_FLOW_HEADER, (void *)(uintptr_t)(IN_PLACE | length)};
+  } else {
+    *buffer = (struct zap_flow_buffer){malloc(length), (void *)(uintptr_t)length};
+  }
   return true;
 }
 
 static void give_back(struct host *host, const struct zap_flow_buffer *buffer) {
-  host->held -= (uintptr_t)buffer->cookie;
-  free(buffer->bytes);
+  uint64_t cookie = (uintptr_t)buffer->cookie;
+  host->held -= (uint32_t)cookie;
+  free(cookie & IN_PLACE ? buffer->bytes - ZAP_FLOW_HEADER : buffer->bytes);
 }
 
 static void on_unused(void *context, uint32_t flow, const struct zap_flow_buffer *buffer) {
@@ -109,7 +123,7 @@ static void on_delivered(void *context, uint32_t flow, const struct zap_flow_buf
   struct host *host = context;
   struct sim *sim = host->sim;
   struct link *link = link_of(host, flow);
-  SIM_CHECK(sim, length == (uintptr_t)buffer->cookie);
+  SIM_CHECK(sim, length == (uint32_t)(uintptr_t)buffer->cookie);
   if (!link->has_in) {
     uint64_t id = 0;
     if (length >= sizeof id) memcpy(&id, buffer->bytes, sizeof id);
@@ -165,6 +179,7 @@ void host_start(struct host *host) {
   host->id = (struct zap_flow_id){.length = 6};
   memcpy(host->id.bytes, (uint8_t[]){(uint8_t)('a' + host->index), '-', 'n', 'o', 'd', 'e'}, 6);
   settings.id = host->id;
+  settings.dial_only = host->dial_only;
   host->endpoint = zap_endpoint_create(&settings, &events, host, seed, sim->now);
   if (host->endpoint == NULL) abort();
   if (sim->start_high) zap_endpoint_start_at(host->endpoint, UINT32_MAX - (uint32_t)sim_below(sim, 200));
@@ -176,6 +191,9 @@ void host_start(struct host *host) {
 
 void host_stop(struct host *host) {
   if (host->endpoint == NULL) return;
+  struct zap_flow_stats stats;
+  zap_endpoint_stats(host->endpoint, &stats);
+  host->sim->dial_only_drops += stats.drops[ZAP_DROP_DIAL_ONLY];
   bool steady = host->sim->steady;
   host->sim->steady = false;
   zap_endpoint_destroy(host->endpoint);
@@ -243,7 +261,8 @@ uint64_t host_work(struct host *host) {
   }
   for (int peer = 0; peer < sim->host_count && !sim->calm; peer++) {
     if (peer == host->index || host->dialling[peer] || has_link(host, peer)) continue;
-    if (!sim->dial_both && peer < host->index) continue;
+    if (sim->hosts[peer].dial_only) continue;
+    if (!sim->dial_both && peer < host->index && !host->dial_only) continue;
     if (host->redial_at[peer] > sim->now) {
       if (host->redial_at[peer] < next) next = host->redial_at[peer];
       continue;

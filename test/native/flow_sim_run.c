@@ -16,10 +16,13 @@ void sim_run(struct sim *sim, uint64_t until, bool until_idle) {
     while (sim_next_packet(sim, &packet)) {
       struct host *host = sim_host_at(sim, &packet.to);
       if (host != NULL && host->endpoint != NULL) {
+        sim->input = &packet;
         zap_endpoint_input(host->endpoint, sim->now, &packet.from, packet.bytes, packet.length);
+        sim->input = NULL;
         wake[host->index] = 0;
       }
-      free(packet.bytes);
+      if (!sim->input_kept) free(packet.bytes);
+      sim->input_kept = false;
     }
     uint64_t next = sim->packet_count > 0 ? sim->packets[0].at : UINT64_MAX;
     for (int i = 0; i < sim->host_count; i++) {

@@ -10,7 +10,9 @@
 #define SECOND UINT64_C(1000000000)
 
 static uint32_t ups, downs, dialled, delivered, done, failed, unused, last_reason, last_undelivered, last_flow;
-static bool refusing;
+static uint32_t needs, kept;
+static bool refusing, in_place;
+static const uint8_t *last_whole, *last_bytes;
 
 static void on_up(void *context, uint32_t flow, const struct zap_flow_peer *peer, uint64_t dial) {
   (void)context, (void)peer, (void)dial;
@@ -28,21 +30,29 @@ static void on_dialled(void *context, uint64_t dial, enum zap_flow_reason reason
   dialled++;
   last_reason = reason;
 }
-static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, struct zap_flow_buffer *buffer) {
+static bool on_need(void *context, uint32_t flow, uint32_t length, bool next, const uint8_t *whole, struct zap_flow_buffer *buffer) {
   (void)context, (void)flow, (void)next;
+  needs++;
+  last_whole = whole;
   if (refusing) return false;
-  buffer->bytes = malloc(length);
+  if (in_place && whole != NULL) *buffer = (struct zap_flow_buffer){(uint8_t *)(uintptr_t)whole, &in_place};
+  else buffer->bytes = malloc(length);
   return true;
+}
+static void give_back(const struct zap_flow_buffer *buffer) {
+  last_bytes = buffer->bytes;
+  if (buffer->cookie == &in_place) kept++;
+  else free(buffer->bytes);
 }
 static void on_delivered(void *context, uint32_t flow, const struct zap_flow_buffer *buffer, uint32_t length) {
   (void)context, (void)flow, (void)length;
   delivered++;
-  free(buffer->bytes);
+  give_back(buffer);
 }
 static void on_unused(void *context, uint32_t flow, const struct zap_flow_buffer *buffer) {
   (void)context, (void)flow;
   unused++;
-  free(buffer->bytes);
+  give_back(buffer);
 }
 static void on_done(void *context, uint32_t flow, uint64_t message, bool is_delivered) {
   (void)context, (void)flow, (void)message;
@@ -362,6 +372,130 @@ static void test_half_done(void) {
   zap_endpoint_destroy(b);
 }
 
+/* A message of one segment stays where its datagram lies, if its owner says so. */
+static void test_in_place(void) {
+  struct zap_flow_settings settings = {.flows = 2, .credits = 64, .payload_bytes = 128};
+  struct zap_endpoint *a = make("a", 1, &settings), *b = make("b", 2, &settings);
+  (void)zap_endpoint_dial(a, SECOND, &there, NULL, 7);
+  (void)carry(a, b, SECOND);
+  static uint8_t messages[3][200], datagrams[4][192];
+  static const uint32_t sizes[3] = {100, 128, 200};
+  for (uint32_t i = 0; i < 3; i++) {
+    memset(messages[i], (int)i + 1, sizes[i]);
+    CHECK_EQUAL(zap_endpoint_send(a, handle_with(a, "b"), messages[i], sizes[i], i), ZAP_FLOW_OK);
+  }
+  uint32_t count = 0, lengths[4] = {0};
+  for (struct zap_flow_output out; count < 4; count++) {
+    out.head = datagrams[count];
+    if (!zap_endpoint_output(a, SECOND, &out)) break;
+    memcpy(out.head + out.head_length, out.payload, out.payload_length);
+    lengths[count] = out.head_length + out.payload_length;
+  }
+  CHECK_EQUAL(count, 4);
+  in_place = true;
+  delivered = unused = kept = needs = 0;
+  /* The second one first. It waits where it is, and comes back as there is nothing for the one before it. */
+  zap_endpoint_input(b, SECOND, &here, datagrams[1], lengths[1]);
+  CHECK(last_whole == datagrams[1] + ZAP_FLOW_HEADER);
+  CHECK_EQUAL(delivered + unused, 0);
+  refusing = true;
+  zap_endpoint_input(b, SECOND, &here, datagrams[0], lengths[0]);
+  CHECK(last_whole == datagrams[0] + ZAP_FLOW_HEADER);
+  CHECK(last_bytes == datagrams[1] + ZAP_FLOW_HEADER);
+  CHECK_EQUAL(unused, 1);
+  CHECK_EQUAL(kept, 1);
+  /* Asked again there is no datagram any more. */
+  refusing = false;
+  zap_endpoint_ready(b, SECOND);
+  zap_endpoint_advance(b, SECOND);
+  CHECK_EQUAL(needs, 3);
+  CHECK(last_whole == NULL);
+  zap_endpoint_input(b, SECOND, &here, datagrams[0], lengths[0]);
+  CHECK_EQUAL(delivered, 1);
+  CHECK_EQUAL(kept, 1);
+  zap_endpoint_input(b, SECOND, &here, datagrams[1], lengths[1]);
+  CHECK_EQUAL(delivered, 2);
+  CHECK_EQUAL(kept, 2);
+  CHECK(last_bytes == datagrams[1] + ZAP_FLOW_HEADER && last_bytes[0] == 2 && last_bytes[127] == 2);
+  /* Two segments have to be put together. */
+  zap_endpoint_input(b, SECOND, &here, datagrams[3], lengths[3]);
+  CHECK(last_whole == NULL);
+  zap_endpoint_input(b, SECOND, &here, datagrams[2], lengths[2]);
+  CHECK_EQUAL(delivered, 3);
+  CHECK_EQUAL(kept, 2);
+  CHECK_EQUAL(needs, 5);
+  in_place = false;
+  zap_endpoint_destroy(a);
+  zap_endpoint_destroy(b);
+}
+
+/* Whoever only dials says nothing to those who dial it. */
+static void test_dial_only(void) {
+  struct zap_flow_settings settings = {.flows = 4, .dial_only = true};
+  struct zap_endpoint *a = make("a", 1, NULL), *b = make("b", 2, &settings), *c = make("c", 3, NULL);
+  uint8_t head[ZAP_FLOW_HEAD_MAX];
+  struct zap_flow_output out = {.head = head};
+  struct zap_flow_stats stats;
+  ups = dialled = 0;
+  (void)zap_endpoint_dial(a, SECOND, &there, NULL, 1);
+  for (uint64_t now = SECOND; dialled == 0 && now < 9 * SECOND; now += SECOND / 100) (void)carry(a, b, now);
+  CHECK_EQUAL(dialled, 1);
+  CHECK_EQUAL(last_reason, ZAP_FLOW_TIMEOUT);
+  zap_endpoint_stats(b, &stats);
+  CHECK(stats.drops[ZAP_DROP_DIAL_ONLY] > 1);
+  CHECK_EQUAL(stats.drops[ZAP_DROP_DIAL_ONLY], stats.datagrams_in);
+  CHECK_EQUAL(stats.datagrams_out, 0);
+  /* A HELLO with a cookie, as if it had been given one: as little. */
+  struct zap_datagram hello = {.kind = ZAP_DATAGRAM_HELLO, .client = 1, .id = id_of("a"), .terms = {128, 64, 5, 1000}};
+  uint32_t length = zap_datagram_write(&hello, head);
+  zap_datagram_seal(head, length, NULL, 0);
+  zap_endpoint_input(b, 9 * SECOND, &here, head, length);
+  zap_endpoint_stats(b, &stats);
+  CHECK_EQUAL(stats.drops[ZAP_DROP_DIAL_ONLY], stats.datagrams_in);
+  CHECK_EQUAL(stats.drops[ZAP_DROP_COOKIE], 0);
+  CHECK(!zap_endpoint_output(b, 9 * SECOND, &out));
+  (void)zap_endpoint_dial(b, 9 * SECOND, &here, NULL, 2);
+  (void)carry(c, b, 9 * SECOND);
+  CHECK_EQUAL(ups, 2);
+  CHECK_EQUAL(dialled, 1);
+  zap_endpoint_destroy(a);
+  zap_endpoint_destroy(b);
+  zap_endpoint_destroy(c);
+}
+
+/* A list that keeps some ids for those whom they belong to, and lets all others in. */
+static void test_pinned(void) {
+  struct zap_flow_allowed allow[3] = {
+      {.id = id_of("a"), .pinned = true, .address = elsewhere}, {.id = id_of("c"), .pinned = true, .address = here}, {.id = id_of("d")}};
+  struct zap_flow_settings settings = {.flows = 8, .allow = allow, .allowed = 3, .strangers = true};
+  struct zap_endpoint *b = make("b", 9, &settings);
+  struct zap_flow_stats stats;
+  static const char *const names[] = {"a", "c", "d", "z"};
+  for (uint32_t i = 0; i < 4; i++) {
+    struct zap_endpoint *peer = make(names[i], (uint8_t)i, NULL);
+    ups = dialled = 0;
+    (void)zap_endpoint_dial(peer, SECOND, &there, NULL, 7);
+    (void)carry(peer, b, SECOND);
+    CHECK_EQUAL(ups, i == 0 ? 0 : 2);
+    CHECK_EQUAL(dialled, i == 0);
+    if (i == 0) CHECK_EQUAL(last_reason, ZAP_FLOW_NOT_ALLOWED);
+    zap_endpoint_destroy(peer);
+  }
+  zap_endpoint_stats(b, &stats);
+  CHECK_EQUAL(stats.drops[ZAP_DROP_ALLOW], 1);
+  CHECK_EQUAL(stats.flows, 3);
+  /* The same where it is we who dial, and somebody answers with that id. */
+  struct zap_endpoint *a = make("a", 1, NULL);
+  ups = dialled = 0;
+  (void)zap_endpoint_dial(b, SECOND, &here, NULL, 8);
+  (void)carry(a, b, SECOND);
+  CHECK_EQUAL(ups, 0);
+  CHECK_EQUAL(dialled, 1);
+  CHECK_EQUAL(last_reason, ZAP_FLOW_NOT_ALLOWED);
+  zap_endpoint_destroy(a);
+  zap_endpoint_destroy(b);
+}
+
 static void test_dials(void) {
   struct zap_flow_settings one = {.flows = 1, .dials = 1};
   struct zap_endpoint *a = make("a", 1, NULL), *b = make("b", 2, &one), *c = make("c", 3, NULL), *twin = make("a", 4, NULL);
@@ -478,6 +612,9 @@ int main(void) {
   test_strangers();
   test_replayed_hello();
   test_half_done();
+  test_in_place();
+  test_dial_only();
+  test_pinned();
   test_dials();
   test_wrong_peer();
   test_settings();

@@ -21,14 +21,16 @@ uint64_t zap_new_session(struct zap_endpoint *e, uint32_t what) {
 
 bool zap_is_allowed(const struct zap_endpoint *e, const struct zap_flow_id *id, const struct zap_flow_address *address) {
   if (e->settings.allow == NULL) return true;
+  bool known = false;
   for (uint32_t i = 0; i < e->settings.allowed; i++) {
     const struct zap_flow_allowed *entry = &e->allow[i];
     if (!zap_id_equal(&entry->id, id)) continue;
+    known = true;
     if (!entry->pinned) return true;
     bool port = entry->address.port == 0 || entry->address.port == address->port;
     if (port && memcmp(entry->address.ip, address->ip, sizeof address->ip) == 0) return true;
   }
-  return false;
+  return !known && e->settings.strangers;
 }
 
 void zap_reply(struct zap_endpoint *e, const struct zap_flow_address *to, const struct zap_datagram *fields, uint32_t padding) {
@@ -115,7 +117,9 @@ void zap_endpoint_input(struct zap_endpoint *e, uint64_t now, const struct zap_f
     zap_drop(e, why);
     return;
   }
-  if (d.kind == ZAP_DATAGRAM_INIT) zap_admit_init(e, now, from, &d);
+  bool dials = d.kind == ZAP_DATAGRAM_INIT || d.kind == ZAP_DATAGRAM_HELLO;
+  if (dials && e->settings.dial_only) zap_drop(e, ZAP_DROP_DIAL_ONLY);
+  else if (d.kind == ZAP_DATAGRAM_INIT) zap_admit_init(e, now, from, &d);
   else if (d.kind == ZAP_DATAGRAM_HELLO) zap_admit_hello(e, now, from, &d);
   else session_input(e, now, from, &d);
   leave(e);

@@ -41,7 +41,7 @@ struct zap_flow_id {
   uint8_t bytes[ZAP_FLOW_ID];
 };
 
-/* Who may be a peer. With `pinned`, only from this address (any port where its port is 0). */
+/* Who may be a peer. With `pinned`, that id only at this address (any port where its port is 0). */
 struct zap_flow_allowed {
   struct zap_flow_id id;
   bool pinned;
@@ -99,6 +99,7 @@ enum zap_flow_drop {
   ZAP_DROP_WINDOW,    /* a segment without a credit */
   ZAP_DROP_REFUSED,   /* need() gave no buffer */
   ZAP_DROP_REPLY,     /* our own: no room for an answer */
+  ZAP_DROP_DIAL_ONLY, /* INIT and HELLO, where nobody may dial us */
   ZAP_DROPS
 };
 /* Short and stable, for example "checksum". */
@@ -109,6 +110,8 @@ struct zap_flow_settings {
   struct zap_flow_id id;                 /* our node id; needed */
   const struct zap_flow_allowed *allow;  /* copied; NULL: everybody */
   uint32_t allowed;                      /* entries of `allow` */
+  bool strangers;                        /* ids that are not in `allow` may be peers too: it then binds pinned ids to their addresses */
+  bool dial_only;                        /* nobody can dial us: INIT and HELLO are dropped. Peers must not try: docs/wire-dpdk.md */
   uint32_t message_bytes;                /* largest message, either way: 10 MiB; at most 1 GiB */
   uint32_t payload_bytes;                /* of one segment: 1384; 128 to 65,000, cut to a multiple of 8 */
   uint32_t credits;                      /* segments in flight, either way: 1024; a power of two, 64 to 32,768 */
@@ -169,8 +172,12 @@ struct zap_flow_events {
    * the peer is told to wait, and the question is put again after ready(), or a millisecond later. Every buffer comes back
    * by delivered() or by unused(). `next` says that this message is the next one to be delivered: while one of those is refused, the flow
    * holds no buffer at all, so flows never wait for each other.
+   *
+   * `whole`: where the message lies, all of it, in the datagram that is being input; NULL where it has several segments, and where the
+   * question is put again. An owner that can keep the datagram's memory answers with exactly this pointer as `buffer->bytes`: nothing is
+   * copied then, and that memory has to stay as it is, beyond the call of input, until the buffer comes back.
    */
-  bool (*need)(void *context, uint32_t flow, uint32_t length, bool next, struct zap_flow_buffer *buffer);
+  bool (*need)(void *context, uint32_t flow, uint32_t length, bool next, const uint8_t *whole, struct zap_flow_buffer *buffer);
   /* A whole message, in order, once. The buffer is the owner's again. */
   void (*delivered)(void *context, uint32_t flow, const struct zap_flow_buffer *buffer, uint32_t length);
   /* A buffer whose message will not be completed in it. */
@@ -210,7 +217,10 @@ void zap_endpoint_destroy(struct zap_endpoint *endpoint);
 /* Bytes that create() allocates for these settings; pages of unused flows are never touched. */
 size_t zap_endpoint_bytes(const struct zap_flow_settings *resolved);
 
-/* One received UDP payload. Nothing of it is kept: segments are copied to their place in the message's buffer. */
+/*
+ * One received UDP payload. Nothing of it is kept, as segments are copied to their place in the message's buffer; but where need() has
+ * answered with `whole`, its caller has made this memory a buffer of its own.
+ */
 void zap_endpoint_input(struct zap_endpoint *endpoint, uint64_t now, const struct zap_flow_address *from, const uint8_t *bytes,
                         uint32_t length);
 /* Timers, and the end of flows that were closed. */

@@ -36,12 +36,13 @@ void zap_receiver_stop(struct zap_receiver *r, const struct zap_owner *owner) {
   }
 }
 
-/* Asks the owner. A refusal moves the limit; one for the next message lets go of everything behind it. */
-static bool ask(struct zap_receiver *r, uint64_t now, uint32_t message, uint32_t first, uint32_t length, const struct zap_owner *owner) {
+/* Asks the owner. A refusal moves the limit; one for the next message lets go of everything behind it. `whole`: as need() has it. */
+static bool ask(struct zap_receiver *r, uint64_t now, uint32_t message, uint32_t first, uint32_t length, const uint8_t *whole,
+                const struct zap_owner *owner) {
   bool next = message == r->next;
   struct zap_incoming *record = &r->messages[message & r->mask];
   struct zap_flow_buffer buffer = {0};
-  if (owner->events->need(owner->context, owner->flow, length, next, &buffer)) {
+  if (owner->events->need(owner->context, owner->flow, length, next, whole, &buffer)) {
     *record = (struct zap_incoming){.buffer = buffer, .length = length, .first = first, .here = true};
     record->missing = (length + r->payload - 1) / r->payload;
     r->held += length;
@@ -66,7 +67,7 @@ static bool ask(struct zap_receiver *r, uint64_t now, uint32_t message, uint32_t
 
 void zap_receiver_retry(struct zap_receiver *r, uint64_t now, const struct zap_owner *owner) {
   if (!r->held_back) return;
-  if (!ask(r, now, r->refused.message, r->refused.first, r->refused.length, owner)) return;
+  if (!ask(r, now, r->refused.message, r->refused.first, r->refused.length, NULL, owner)) return;
   r->held_back = false;
   r->again_at = NEVER;
   r->epoch++;
@@ -112,9 +113,12 @@ enum zap_segment_fate zap_receiver_take(struct zap_receiver *r, uint64_t now, co
   }
   if (!agrees(r, s)) return ZAP_SEGMENT_WRONG;
   struct zap_incoming *record = &r->messages[s->message & r->mask];
-  if (!record->here && !ask(r, now, s->message, s->segment - s->offset / r->payload, s->length, owner)) return ZAP_SEGMENT_REFUSED;
+  const uint8_t *whole = s->payload_length == s->length ? s->payload : NULL;
+  uint32_t first = s->segment - s->offset / r->payload;
+  if (!record->here && !ask(r, now, s->message, first, s->length, whole, owner)) return ZAP_SEGMENT_REFUSED;
   if (record->missing == 0) return ZAP_SEGMENT_WRONG;
-  memcpy(record->buffer.bytes + s->offset, s->payload, s->payload_length);
+  uint8_t *to = record->buffer.bytes + s->offset;
+  if (to != s->payload) memcpy(to, s->payload, s->payload_length);
   record->missing--;
   bit_set(r->here, r->mask, s->segment);
   if (before(r->echo, s->number)) r->echo = s->number;

@@ -56,6 +56,7 @@ struct zap_receiver {
 /* `start`: the peer's terms'. Its memory and mask are set before. */
 void zap_receiver_start(struct zap_receiver *r, uint32_t start, uint32_t payload, uint32_t message_bytes);
 
+/* The segment's payload is copied, unless the owner takes it as its buffer. */
 enum zap_segment_fate zap_receiver_take(struct zap_receiver *r, uint64_t now, const struct zap_datagram *segment,
                                         const struct zap_owner *owner);
 

@@ -44,6 +44,7 @@ const char *zap_flow_drop_name(uint32_t drop) {
   static const char *const names[ZAP_DROPS] = {
       "short", "magic", "version", "kind", "checksum", "layout",    "session", "address", "cookie",
       "allow", "full",  "twin",    "ack",  "duplicate", "window", "refused", "reply",
+      "dial-only",
   };
   return drop < ZAP_DROPS ? names[drop] : "unknown";
 }
