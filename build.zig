@@ -149,10 +149,10 @@ fn dpdkModule(b: *std.Build, target: std.Build.ResolvedTarget, optimize: std.bui
         module.linkSystemLibrary(name, .{ .use_pkg_config = .no });
     const shared = plain ++ [_][]const u8{ "shim/common/device_thread.c", "shim/common/handles.c", "shim/common/thread.c" };
     module.addCSourceFiles(.{ .files = &shared, .flags = &flags });
-    for (sources(b, "shim/dpdk", "")) |source| {
+    for ([_][]const u8{ "shim/dpdk", "shim/dpdk/flow" }) |folder| for (sources(b, folder, "")) |source| {
         if (std.mem.endsWith(u8, source, "/without.c")) continue;
         module.addCSourceFiles(.{ .files = &.{source}, .flags = &dpdk_flags });
-    }
+    };
     return module;
 }
 

@@ -9,8 +9,6 @@ int32_t zap_dpdk_error(char *text, uint32_t capacity) { return zap_failure_copy(
 int32_t zap_dpdk_probe(zap_prerequisite *rows, uint32_t capacity) {
   if (rows == NULL || capacity == 0) return zap_fail(ZAP_E_INVALID, "a probe needs room for its rows");
   struct zap_rows seen = {.count = 0};
-  zap_row(&seen, "data plane", false, "Use the default transport; this row opens once a release carries it.",
-          "this build carries no data plane yet");
   zap_dpdk_built(&seen);
   return (int32_t)zap_rows_copy(&seen, rows, capacity);
 }

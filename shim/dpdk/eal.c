@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <rte_config.h>
+#include <rte_alarm.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
@@ -246,4 +247,36 @@ int32_t zap_eal_run(int32_t (*run)(void *context), void *context, uint32_t timeo
   int32_t status = zap_device_thread_run(thread, &call->job, timeout_ms);
   zap_object_release(&call->job.object);
   return status;
+}
+
+struct between {
+  int32_t (*run)(void *context);
+  void *context;
+  int32_t status;
+  char text[ZAP_TEXT_BYTES];
+  bool done;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+};
+
+static void run_between(void *argument) {
+  struct between *call = argument;
+  int32_t status = call->run(call->context);
+  pthread_mutex_lock(&call->lock);
+  call->status = status;
+  if (status != ZAP_OK) zap_text_copy(call->text, sizeof call->text, zap_failure());
+  call->done = true;
+  pthread_cond_signal(&call->changed);
+  pthread_mutex_unlock(&call->lock);
+}
+
+int32_t zap_eal_run_between(int32_t (*run)(void *context), void *context) {
+  struct between call = {.run = run, .context = context, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+  int result = rte_eal_alarm_set(1, run_between, &call);
+  if (result != 0) return zap_eal_fail(ZAP_E_DRIVER, -result, "rte_eal_alarm_set failed");
+  pthread_mutex_lock(&call.lock);
+  /* However long: the caller of zap_eal_run has the limit. */
+  while (!call.done) pthread_cond_wait(&call.changed, &call.lock);
+  pthread_mutex_unlock(&call.lock);
+  return call.status == ZAP_OK ? ZAP_OK : zap_fail(call.status, "%s", call.text);
 }

@@ -34,6 +34,12 @@ bool zap_eal_has_pci(void);
  */
 int32_t zap_eal_run(int32_t (*run)(void *context), void *context, uint32_t timeout_ms);
 
+/*
+ * For functions that are run so: runs another one on DPDK's interrupt thread, between two of its handlers, and waits for it. A driver
+ * whose handlers change what start, stop and close change as well is safe from itself there.
+ */
+int32_t zap_eal_run_between(int32_t (*run)(void *context), void *context);
+
 /* Fails with `what`, DPDK's error number where there is one, and what DPDK has logged since zap_eal_mark (on this thread). */
 int32_t zap_eal_fail(int32_t status, int number, const char *what);
 void zap_eal_mark(void);

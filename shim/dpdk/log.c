@@ -1,6 +1,8 @@
 #include "log.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <string.h>
 
 #define KEPT 4096
@@ -78,4 +80,31 @@ void zap_log_tail(char *text, size_t capacity) {
   }
   text[at] = 0;
   pthread_mutex_unlock(&lock);
+}
+
+typedef int (*bpf_print)(int level, const char *format, va_list arguments);
+
+static int keep_print(int level, const char *format, va_list arguments) {
+  /* Warnings; the rest is of no use. */
+  if (level != 0 || stream == NULL) return 0;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  return vfprintf(stream, format, arguments);
+#pragma GCC diagnostic pop
+}
+
+static void take_over(const char *library, const char *name) {
+  void *loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  if (loaded == NULL) return;
+  bpf_print (*set)(bpf_print);
+  void *symbol = dlsym(loaded, name);
+  memcpy(&set, &symbol, sizeof set);
+  if (symbol != NULL) (void)set(keep_print);
+  (void)dlclose(loaded);
+}
+
+void zap_log_take_bpf(void) {
+  (void)zap_log_stream();
+  take_over("libbpf.so.1", "libbpf_set_print");
+  take_over("libxdp.so.1", "libxdp_set_print");
 }

@@ -14,4 +14,7 @@ void zap_log_mark(void);
 /* The last lines since the mark, on one line, without DPDK's prefixes of no use; at most `capacity` bytes with the final zero. */
 void zap_log_tail(char *text, size_t capacity);
 
+/* Sends there what libbpf and libxdp, which DPDK's af_xdp has brought along, would print to stderr; for the life of the process. */
+void zap_log_take_bpf(void);
+
 #endif

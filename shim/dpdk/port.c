@@ -15,6 +15,7 @@
 #include "../common/fail.h"
 #include "../common/thread.h"
 #include "eal.h"
+#include "log.h"
 
 #define BUFFERS 4096u
 #define HEADS 1024u
@@ -41,6 +42,7 @@ static int32_t add(struct zap_port *port) {
   if (pci && !zap_eal_has_pci())
     return zap_fail(ZAP_E_UNSUPPORTED, "%s: DPDK was started without network cards; a fresh process has to name one", port->name);
   uint16_t there;
+  if (strncmp(port->name, "net_af_xdp", 10) == 0) zap_log_take_bpf();
   /* A card that was named at the start is there already. */
   if (rte_eth_dev_get_port_by_name(port->name, &there) != 0) {
     int result = rte_eal_hotplug_add(bus_of(port), port->name, arguments);
@@ -54,8 +56,17 @@ static int32_t add(struct zap_port *port) {
   return ZAP_OK;
 }
 
-/* What no driver can do without: zero-copy memif hands the pool's own memory to the other process. */
-static bool refuses_region(const struct zap_port *port) { return strstr(port->device, "zero-copy=yes") != NULL; }
+/*
+ * Drivers that share the pool's own memory, rather than the buffers' that it stands for: zero-copy memif with the other process, af_xdp
+ * with the kernel.
+ */
+static bool refuses_region(const struct zap_port *port) {
+  return strstr(port->device, "zero-copy=yes") != NULL || strncmp(port->name, "net_af_xdp", 10) == 0;
+}
+
+static size_t packet_bytes(const struct zap_port_settings *settings) {
+  return settings->packet_bytes != 0 ? settings->packet_bytes : settings->region_bytes;
+}
 
 static int32_t pool_over_region(struct zap_port *port, const char *name, uint32_t count) {
   struct zap_port_settings *settings = &port->settings;
@@ -71,7 +82,7 @@ static int32_t pool_over_region(struct zap_port *port, const char *name, uint32_
   struct rte_pktmbuf_extmem memory = {
       .buf_ptr = settings->region,
       .buf_iova = (rte_iova_t)(uintptr_t)settings->region,
-      .buf_len = settings->region_bytes,
+      .buf_len = packet_bytes(settings),
       .elt_size = (uint16_t)port->buffer_bytes,
   };
   int socket = rte_eth_dev_socket_id(port->id);
@@ -89,9 +100,16 @@ static void unregister(struct zap_port *port) {
   port->registered = false;
 }
 
+/* The frames of af_packet's ring, which a buffer must have room for whatever the MTU; 0 where none are named. */
+static uint32_t ring_frame(const struct zap_port *port) {
+  const char *named = strcmp(port->driver, "net_af_packet") == 0 ? strstr(port->device, ",framesz=") : NULL;
+  return named == NULL ? 0 : (uint32_t)strtoul(named + strlen(",framesz="), NULL, 10);
+}
+
 static int32_t pools(struct zap_port *port) {
   const struct zap_port_settings *settings = &port->settings;
-  uint32_t needed = RTE_PKTMBUF_HEADROOM + port->mtu + LINK_BYTES;
+  uint32_t frame = port->mtu + LINK_BYTES, ring = ring_frame(port);
+  uint32_t needed = RTE_PKTMBUF_HEADROOM + (ring > frame ? ring : frame);
   port->buffer_bytes = settings->buffer_bytes != 0 ? settings->buffer_bytes : needed < 2176 ? 2176 : needed;
   port->buffer_bytes = RTE_ALIGN_CEIL(port->buffer_bytes, 64);
   if (port->buffer_bytes < needed || port->buffer_bytes > UINT16_MAX)
@@ -100,10 +118,10 @@ static int32_t pools(struct zap_port *port) {
   unsigned number = atomic_fetch_add(&serial, 1);
   (void)snprintf(name, sizeof name, "zap-%u", number);
   port->own_memory = settings->region == NULL || refuses_region(port);
-  uint32_t fit = (uint32_t)(settings->region_bytes / port->buffer_bytes);
+  uint32_t fit = (uint32_t)(packet_bytes(settings) / port->buffer_bytes);
   uint32_t count = settings->buffers != 0 ? settings->buffers : port->own_memory ? BUFFERS : fit;
   if (!port->own_memory && count > fit)
-    return zap_fail(ZAP_E_INVALID, "%u buffers of %u bytes do not fit into %zu bytes", count, port->buffer_bytes, settings->region_bytes);
+    return zap_fail(ZAP_E_INVALID, "%u buffers of %u bytes do not fit into %zu bytes", count, port->buffer_bytes, packet_bytes(settings));
   /* Each queue fills its slots, and each thread keeps some. */
   uint32_t least = port->queues * (port->slots + CACHE * 2u);
   if (count < least)
@@ -124,6 +142,11 @@ static int32_t pools(struct zap_port *port) {
   return port->heads == NULL ? failed(rte_errno, "rte_pktmbuf_pool_create failed") : ZAP_OK;
 }
 
+/* These carry what their buffers have room for, and say 1,518 bytes whatever that is. */
+static bool carries_any_mtu(const struct zap_port *port) {
+  return strcmp(port->driver, "net_af_packet") == 0 || strcmp(port->driver, "net_memif") == 0;
+}
+
 static int32_t configure(struct zap_port *port) {
   const struct zap_port_settings *settings = &port->settings;
   struct rte_eth_dev_info info;
@@ -142,7 +165,7 @@ static int32_t configure(struct zap_port *port) {
   const uint64_t receive = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
   const uint64_t send = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   struct rte_eth_conf conf = {
-      .rxmode = {.mtu = mtu, .offloads = receive & info.rx_offload_capa},
+      .rxmode = {.mtu = carries_any_mtu(port) ? 0 : mtu, .offloads = receive & info.rx_offload_capa},
       .txmode = {.offloads = send & info.tx_offload_capa},
   };
   if (queues > 1 && info.flow_type_rss_offloads != 0) {
@@ -159,7 +182,7 @@ static int32_t configure(struct zap_port *port) {
   port->sums_ip = (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0;
   port->sums_udp = (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
   /* What net_ring is given comes out of it again as it is, parts and all. */
-  port->chains = !settings->copy && (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && strcmp(port->driver, "net_ring") != 0;
+  port->chains = !settings->copy && !refuses_region(port) && (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && strcmp(port->driver, "net_ring") != 0;
   uint16_t in = settings->slots == 0 ? 1024 : (uint16_t)settings->slots, out = in;
   result = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &in, &out);
   if (result != 0) return failed(result, "rte_eth_dev_adjust_nb_rx_tx_desc failed");
@@ -187,7 +210,15 @@ static int32_t run_configure(void *context) {
   return status == ZAP_OK ? configure(port) : status;
 }
 
-static int32_t run_start(void *context) {
+/*
+ * memif's handlers, on DPDK's interrupt thread, make and free a port's queues when the other side comes and goes, without a lock
+ * against whoever starts, stops or closes it.
+ */
+static int32_t run_safely(struct zap_port *port, int32_t (*run)(void *context)) {
+  return strcmp(port->driver, "net_memif") == 0 ? zap_eal_run_between(run, port) : run(port);
+}
+
+static int32_t start_now(void *context) {
   struct zap_port *port = context;
   int result = rte_eth_dev_start(port->id);
   if (result != 0) return failed(result, "rte_eth_dev_start failed");
@@ -197,11 +228,24 @@ static int32_t run_start(void *context) {
   return ZAP_OK;
 }
 
-static int32_t run_stop(void *context) {
+static int32_t run_start(void *context) { return run_safely(context, start_now); }
+
+static int32_t stop_now(void *context) {
   struct zap_port *port = context;
-  (void)rte_eth_dev_stop(port->id);
+  if (port->started) (void)rte_eth_dev_stop(port->id);
   port->started = false;
   return ZAP_OK;
+}
+
+static int32_t run_stop(void *context) { return run_safely(context, stop_now); }
+
+static int32_t close_now(void *context) {
+  struct zap_port *port = context;
+  (void)stop_now(port);
+  if (!port->configured) return ZAP_OK;
+  port->configured = false;
+  int result = rte_eth_dev_close(port->id);
+  return result == 0 ? ZAP_OK : failed(result, "rte_eth_dev_close failed");
 }
 
 /*
@@ -231,16 +275,9 @@ static int32_t start(struct zap_port *port) {
 
 static int32_t run_close(void *context) {
   struct zap_port *port = context;
-  int32_t status = ZAP_OK;
-  if (port->started) (void)rte_eth_dev_stop(port->id);
-  port->started = false;
+  /* Unmapped while the device still exists. */
+  int32_t status = run_safely(port, close_now);
   uint32_t out = 0;
-  if (port->configured) {
-    /* Unmapped while the device still exists. */
-    int result = rte_eth_dev_close(port->id);
-    if (result != 0) status = failed(result, "rte_eth_dev_close failed");
-    port->configured = false;
-  }
   if (port->pool != NULL) out = rte_mempool_in_use_count(port->pool);
   if (port->added && strcmp(bus_of(port), "vdev") == 0) {
     int result = rte_eal_hotplug_remove(bus_of(port), port->name);
@@ -292,6 +329,8 @@ static int32_t check(const struct zap_port_settings *settings) {
   if (page < 4096 || (page & (page - 1)) != 0) return zap_fail(ZAP_E_INVALID, "pages of %zu bytes", page);
   if (((uintptr_t)settings->region | settings->region_bytes) & (page - 1) || settings->region_bytes == 0)
     return zap_fail(ZAP_E_INVALID, "a region of %zu bytes that does not begin and end at a page of %zu", settings->region_bytes, page);
+  if (settings->packet_bytes > settings->region_bytes)
+    return zap_fail(ZAP_E_INVALID, "%zu bytes for packets of a region of %zu", settings->packet_bytes, settings->region_bytes);
   return ZAP_OK;
 }
 

@@ -25,6 +25,7 @@ struct zap_port_settings {
    */
   void *region;
   size_t region_bytes, page_bytes;
+  size_t packet_bytes; /* how much of it, from its start, packets have; 0: all. The device can send from all of it */
   uint32_t buffers;      /* 0: as many as the region has room for, or 4096 */
   uint32_t buffer_bytes; /* 0: what the MTU needs */
   uint32_t mtu;          /* 0: the device's own */

@@ -13,7 +13,7 @@
 enum zap_idle {
   ZAP_IDLE_SPIN,  /* polls on: shortest delay, and a core for itself */
   ZAP_IDLE_PAUSE, /* pauses between polls, and gives way to other threads after `idle_polls` of them */
-  ZAP_IDLE_SLEEP, /* likewise, but sleeps for `sleep_us` */
+  ZAP_IDLE_SLEEP, /* likewise, but sleeps for `sleep_us` once nothing was to be done for a millisecond */
 };
 
 struct zap_queue;
