@@ -15,7 +15,14 @@ export * from "./message/index.ts";
 export * from "./kernels/index.ts";
 export type { Buffer, BufferAllocator, Owner } from "./memory/index.ts";
 export * from "./transport/index.ts";
-export { DEFAULT_LIMITS, type Limits, type Pem, type TlsOptions } from "./wire/index.ts";
+export {
+  DEFAULT_LIMITS,
+  type Limits,
+  type Pem,
+  type PortStats,
+  type QueueStats,
+  type TlsOptions,
+} from "./wire/index.ts";
 
 /** The names that the Go package has, for people who come from there. */
 export { pick as Pick, registered as Registered };

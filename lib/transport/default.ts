@@ -4,13 +4,13 @@ import type { Buffer } from "../memory/index.ts";
 import { SocketsWire } from "../wire/index.ts";
 import type { Capabilities, CloseReport, Selection, Transport, TransportOptions } from "./contract.ts";
 import { DEFAULT_CAPS } from "./probes/default.ts";
-import { SocketsTransport } from "./sockets-transport.ts";
+import { WireTransport } from "./wire-transport.ts";
 
 export async function openDefault(options: TransportOptions, selection: Selection): Promise<Transport> {
   return new DefaultTransport(await SocketsWire.open(options), selection);
 }
 
-class DefaultTransport extends SocketsTransport {
+class DefaultTransport extends WireTransport<SocketsWire> {
   readonly name = "default";
   readonly caps: Capabilities = DEFAULT_CAPS;
   readonly poolBytes = 0;

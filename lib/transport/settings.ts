@@ -1,6 +1,7 @@
 /** Every environment variable whose value can be wrong, looked at before anything is opened. */
 import { cudaDeviceIndex, debugMode, deviceMillis, umaPoolBytes } from "../memory/index.ts";
 import { readFlag, type Env } from "../settings/index.ts";
+import { dpdkEnvironment } from "../wire/index.ts";
 import { isQuiet } from "./log.ts";
 
 /** `ZAP_TRANSPORT_STRICT`. Throws `ConfigError` for a value that is neither yes nor no. */
@@ -13,5 +14,14 @@ export function isStrict(env: Env = process.env): boolean {
  * found today, not with the next GPU. `pick` and `resolveSelection` ask this first, so `zap-info` says what `pick` would.
  */
 export function checkSettings(env: Env = process.env): void {
-  for (const read of [isQuiet, isStrict, umaPoolBytes, cudaDeviceIndex, deviceMillis, debugMode]) read(env);
+  const readers = [
+    isQuiet,
+    isStrict,
+    umaPoolBytes,
+    cudaDeviceIndex,
+    deviceMillis,
+    debugMode,
+    dpdkEnvironment,
+  ];
+  for (const read of readers) read(env);
 }

@@ -19,7 +19,7 @@ import { Poller, resolveLimits, SlabMemory, SocketsWire, STREAM_BYTES } from "..
 import type { Capabilities, CloseReport, Selection, Transport, TransportOptions } from "./contract.ts";
 import type { Host } from "./host.ts";
 import { UMA_CAPS, umaRuntime } from "./probes/uma.ts";
-import { SocketsTransport } from "./sockets-transport.ts";
+import { WireTransport } from "./wire-transport.ts";
 
 /** Rejects with `NotAvailableError` where the device or its memory cannot be had, `ConfigError` or `AddressError` for bad settings. */
 export async function openUma(
@@ -95,7 +95,7 @@ function checkPoolBytes(poolBytes: number, options: TransportOptions): void {
   );
 }
 
-class UmaTransport extends SocketsTransport {
+class UmaTransport extends WireTransport<SocketsWire> {
   readonly name = "uma";
   readonly caps: Capabilities;
   readonly poolBytes: number;

@@ -24,7 +24,7 @@ export interface WireStats {
   readonly messagesOut: number;
   readonly bytesIn: number;
   readonly bytesOut: number;
-  /** Accepted by `send`, not yet with the kernel or the NIC. */
+  /** Accepted by `send`, not yet with the kernel; on the dpdk wire: not yet acknowledged. */
   readonly queuedOutMessages: number;
   readonly queuedOutBytes: number;
   /** Received, not yet taken by `recv`. */
@@ -46,6 +46,49 @@ export interface WireStats {
   readonly drops: Readonly<Record<string, number>>;
   /** Messages whose `send` had resolved and that could not be delivered. */
   readonly undelivered: number;
+  /** The network device, on wires that drive one themselves. */
+  readonly port?: PortStats;
+}
+
+/** A network device that this process drives. Counts are since it was opened. */
+export interface PortStats {
+  /** DPDK's name of the driver, such as `net_memif`. */
+  readonly driver: string;
+  /** A PCI address, or a software device with its arguments. */
+  readonly device: string;
+  /** Bytes of an IP packet. */
+  readonly mtu: number;
+  readonly mac: string;
+  /** Now: whether it is up, and how fast it is; 0 where it does not say. */
+  readonly link: boolean;
+  readonly mbit: number;
+  /** Frames that the device lost for want of room, and for want of buffers; other errors of the device. */
+  readonly missed: number;
+  readonly noBuffers: number;
+  readonly errors: number;
+  /** Now: packets that there is room for. */
+  readonly buffersFree: number;
+  /** Segments of messages sent, and sent once more; datagrams that the port did not take or that found no neighbour. */
+  readonly segmentsOut: number;
+  readonly segmentsAgain: number;
+  readonly notSent: number;
+  readonly queues: readonly QueueStats[];
+}
+
+/** One queue of a port, and the thread that polls it. */
+export interface QueueStats {
+  readonly packetsIn: number;
+  readonly packetsOut: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  readonly polls: number;
+  readonly emptyPolls: number;
+  /** Times that it gave way to others or slept. */
+  readonly idles: number;
+  /** Frames that were not sent: nobody was known to send them to, no buffer, no room in the device. */
+  readonly noNeighbour: number;
+  readonly noBuffer: number;
+  readonly full: number;
 }
 
 /** What happens beside messages. Delivered to `onEvent`, in order. */

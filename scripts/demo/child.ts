@@ -1,5 +1,6 @@
 /** One of the two processes, as seen by the one that started it. */
 import { isCompiled } from "./contents.ts";
+import type { Devices } from "./devices.ts";
 import { linesOf } from "./lines.ts";
 import type { NodeName, Order, Report, Wishes } from "./node.ts";
 import type { Received, Sent } from "./verdict.ts";
@@ -27,12 +28,18 @@ export class Child {
   private readonly onChange: () => void;
   private ending = false;
 
-  constructor(name: NodeName, wishes: Wishes, onChange: () => void, onDeath: (reason: string) => void) {
+  constructor(
+    name: NodeName,
+    wishes: Wishes,
+    devices: Devices,
+    onChange: () => void,
+    onDeath: (reason: string) => void,
+  ) {
     this.onChange = onChange;
     this.opened = this.open.promise;
-    this.process = Bun.spawn(command(name, wishes), {
+    this.process = Bun.spawn([...command(name, wishes), "--listen", devices.listen], {
       // The demo says by itself what was picked; it is said twice otherwise.
-      env: { ...process.env, ZAP_TRANSPORT_QUIET: "1" },
+      env: { ...process.env, ZAP_TRANSPORT_QUIET: "1", ...devices.env[name] },
       stdin: "pipe",
       stdout: "pipe",
       stderr: "inherit",

@@ -1,5 +1,6 @@
 /** Starts the two processes, brings them together, watches them, and says what came of it. */
 import { Child, GRACE_MILLIS } from "./child.ts";
+import { demoDevices } from "./devices.ts";
 import { Display } from "./display.ts";
 import type { Wishes } from "./node.ts";
 import { judge } from "./verdict.ts";
@@ -13,7 +14,9 @@ const WATCH_MILLIS = 250;
 /** Runs the whole demo and resolves with its exit status. */
 export async function runDemo(wishes: Wishes): Promise<number> {
   const startedAt = performance.now();
+  using devices = await demoDevices();
   const display = new Display(wishes);
+  display.devices(devices.line);
   const ended = Promise.withResolvers<string>();
   const children: Child[] = [];
   const onChange = (): void => {
@@ -24,9 +27,9 @@ export async function runDemo(wishes: Wishes): Promise<number> {
   const interrupted = (): void => ended.resolve("interrupted");
   process.once("SIGINT", interrupted).once("SIGTERM", interrupted);
   try {
-    const left = new Child("left", wishes, onChange, ended.resolve);
+    const left = new Child("left", wishes, devices, onChange, ended.resolve);
     children.push(left);
-    const right = new Child("right", wishes, onChange, ended.resolve);
+    const right = new Child("right", wishes, devices, onChange, ended.resolve);
     children.push(right);
     bringTogether(left, right, display).catch((error: unknown) => ended.resolve(String(error)));
 

@@ -11,6 +11,10 @@ export class Display {
     line(`demo: two processes, ${count(messages)} messages each way, 64 bytes to 4 MiB, seed ${seed}`);
   }
 
+  devices(text: string): void {
+    if (text !== "") line(text);
+  }
+
   opened(transport: string, reason: string): void {
     line(`transport: ${transport} (${reason})`);
   }

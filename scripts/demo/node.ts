@@ -10,6 +10,8 @@ export interface Wishes {
   /** How many messages each way. */
   readonly messages: number;
   readonly seed: number;
+  /** Where a node listens. */
+  readonly listen: string;
 }
 
 /** What a node says. */
@@ -54,7 +56,7 @@ async function live(name: string, wishes: Wishes): Promise<void> {
   const met = Promise.withResolvers<void>();
   const transport = await pick(undefined, {
     nodeId: name,
-    listen: "127.0.0.1:0",
+    listen: wishes.listen,
     allow: [other],
     onEvent: (event) => {
       if (event.type === "connected") met.resolve();

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { dpdkShims, noDpdk, whyNoDpdk } from "../support/dpdk.ts";
 import { until, within } from "../support/wait.ts";
 
 const SCRIPT = join(import.meta.dir, "..", "..", "scripts", "demo.ts");
@@ -27,9 +28,11 @@ async function run(command: string[], env: Record<string, string> = {}, cwd?: st
   return { code: await child.exited, lines: stdout.split("\n"), stderr };
 }
 
-function expectDelivery(lines: readonly string[], messages: number): void {
+function expectDelivery(lines: readonly string[], messages: number, transport = "default"): void {
   const last = lines.at(-2) ?? "";
-  expect(last).toMatch(new RegExp(`^delivered ${messages} messages, [1-9]\\d* bytes, 0 lost over default$`));
+  expect(last).toMatch(
+    new RegExp(`^delivered ${messages} messages, [1-9]\\d* bytes, 0 lost over ${transport}$`),
+  );
   expect(lines.at(-1)).toBe("");
   expect(lines.filter((line) => line.startsWith("delivered"))).toHaveLength(1);
 }
@@ -59,11 +62,23 @@ describe("the demo", () => {
   }, 60_000);
 
   test("says which transport it was asked for and which it took", async () => {
-    const { code, lines } = await run([...DEMO, "--messages", "2"], { ZAP_TRANSPORT: "dpdk" });
+    const { code, lines } = await run([...DEMO, "--messages", "2"], { ZAP_TRANSPORT: "gpudirect" });
     expect(code).toBe(0);
-    expect(lines[1]).toStartWith("transport: default (dpdk was asked for by ZAP_TRANSPORT, but ");
+    expect(lines[1]).toStartWith("transport: default (gpudirect was asked for by ZAP_TRANSPORT, but ");
     expectDelivery(lines, 4);
   }, 60_000);
+
+  test.skipIf(noDpdk)(
+    `delivers the same over dpdk, on software devices of its own${whyNoDpdk}`,
+    async () => {
+      const env = { ZAP_TRANSPORT: "dpdk", ZAP_DPDK_HUGEPAGES: "0", ZAP_LIB_DIR: dpdkShims() };
+      const { code, lines, stderr } = await run([...DEMO, "--messages", "300"], env);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      expect(lines[1]).toStartWith("devices: net_memif0 at 10.0.0.1 and net_memif1 at 10.0.0.2");
+      expectDelivery(lines, 600, "dpdk");
+    },
+    60_000,
+  );
 
   test("fails where the transport cannot be had", async () => {
     const { code, lines, stderr } = await run(DEMO, { ZAP_TRANSPORT: "pigeon" });

@@ -56,14 +56,17 @@ export class CHeader {
     let alignment = 1;
     for (const line of body.split(";").map((each) => each.trim())) {
       if (line === "") continue;
-      const match = /^(\w+)\s+(\w+)(?:\[(\d+)\])?$/.exec(line);
+      const match = /^(\w+)\s+(\w+(?:\[\d+\])?(?:\s*,\s*\w+(?:\[\d+\])?)*)$/.exec(line);
       const size = SIZES[match?.[1] ?? ""];
       if (!match || size === undefined) throw new Error(`${name}: not understood: ${line}`);
       alignment = Math.max(alignment, size);
-      at = Math.ceil(at / size) * size;
-      const bytes = size * Number(match[3] ?? 1);
-      fields.push({ name: match[2]!, at, bytes });
-      at += bytes;
+      for (const declared of match[2]!.split(",")) {
+        const [field = "", count = "1"] = declared.trim().split(/[[\]]/);
+        at = Math.ceil(at / size) * size;
+        const bytes = size * Number(count);
+        fields.push({ name: field, at, bytes });
+        at += bytes;
+      }
     }
     const before = this.text.slice(0, this.text.indexOf(`typedef struct ${name} {`));
     const comment = before.slice(before.lastIndexOf("/*"));
@@ -88,13 +91,14 @@ export class CHeader {
   }
 
   define(name: string): number {
-    return Number(new RegExp(`#define ${name} (\\d+)u?\\s`).exec(this.code)?.[1]);
+    return Number(new RegExp(`#define ${name} (0x[0-9a-f]+|\\d+)u?\\s`).exec(this.code)?.[1]);
   }
 }
 
 const SIZES: Readonly<Record<string, number>> = {
   char: 1,
   uint8_t: 1,
+  uint16_t: 2,
   int32_t: 4,
   uint32_t: 4,
   uint64_t: 8,

@@ -2,7 +2,14 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ShimError } from "../../lib/errors/index.ts";
-import { openShim, platformHere, platformLabel, tryShim, type ShimName } from "../../lib/ffi/index.ts";
+import {
+  ABI_VERSION,
+  openShim,
+  platformHere,
+  platformLabel,
+  tryShim,
+  type ShimName,
+} from "../../lib/ffi/index.ts";
 import { compileLibrary, noCompiler } from "../support/compiler.ts";
 import { failureOf } from "../support/wait.ts";
 import { fileIn, forgetStandIns, standIn, standInBytes, temporary } from "./stand-in.ts";
@@ -37,7 +44,7 @@ describe.skipIf(noCompiler)("a shim", () => {
     const env = { ZAP_LIB_DIR: folder };
     const shim = await openShim(CUDA, env);
     expect(shim).toMatchObject({ name: CUDA, path: fileIn(folder, CUDA) });
-    expect([shim.call.abi(), shim.call.live(), shim.call.fence_to_host(1)]).toEqual([1, 42, -8]);
+    expect([shim.call.abi(), shim.call.live(), shim.call.fence_to_host(1)]).toEqual([ABI_VERSION, 42, -8]);
     expect(await openShim(CUDA, env)).toBe(shim);
     const other = await openShim(CUDA, { ZAP_LIB_DIR: standIn(CUDA) });
     expect(other).not.toBe(shim);
@@ -76,7 +83,7 @@ describe.skipIf(noCompiler)("a shim", () => {
   test("may be reached by a symbolic link", async () => {
     const folder = temporary();
     symlinkSync(fileIn(standIn(CUDA), CUDA), fileIn(folder, CUDA));
-    expect((await openShim(CUDA, { ZAP_LIB_DIR: folder })).call.abi()).toBe(1);
+    expect((await openShim(CUDA, { ZAP_LIB_DIR: folder })).call.abi()).toBe(ABI_VERSION);
   });
 });
 
@@ -158,9 +165,9 @@ describe.skipIf(noCompiler)("what cannot be loaded is named, with what to do:", 
   });
 
   test("another ABI version, whatever else it exports", async () => {
-    for (const abi of [0, 2, 4_000_000_000]) {
+    for (const abi of [0, ABI_VERSION + 1, 4_000_000_000]) {
       const { seen, fix } = await faultOf(standIn(CUDA, { abi, without: ["open", "close"] }));
-      expect(seen).toEndWith(`has ABI version ${abi}, needed is 1`);
+      expect(seen).toEndWith(`has ABI version ${abi}, needed is ${ABI_VERSION}`);
       expect(fix).toContain("from this version of @luxfi/zap");
     }
   });

@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { SHIMS, type ShimName, type Verbs } from "../../lib/ffi/index.ts";
+import { ABI_VERSION, SHIMS, type ShimName, type Verbs } from "../../lib/ffi/index.ts";
 import { compileLibrary } from "../support/compiler.ts";
 
 const folders: string[] = [];
@@ -56,7 +56,7 @@ const healthy = new Map<ShimName, Uint8Array>();
 
 function source(
   name: ShimName,
-  { abi = 1, without = [], returns = {}, error = "", more = "" }: StandIn,
+  { abi = ABI_VERSION, without = [], returns = {}, error = "", more = "" }: StandIn,
 ): string {
   const { prefix, verbs } = SHIMS[name];
   const answers: Record<string, string> = {

@@ -3,7 +3,24 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import {
   ABI_VERSION,
+  DPDK_ALLOWED,
+  DPDK_DIAL,
+  DPDK_EVENT,
+  DPDK_EVENT_BYTES,
+  DPDK_EVENTS,
+  DPDK_FLAGS,
+  DPDK_IDLE,
+  DPDK_MESSAGES,
+  DPDK_NAMES,
+  DPDK_NODE,
+  DPDK_QUEUE,
+  DPDK_SETTINGS,
+  DPDK_STATS,
   PREREQUISITE,
+  RING,
+  RING_ENTRY,
+  RING_MAGIC,
+  RING_VERSION,
   SHIM_STATUS,
   SHIMS,
   UMA_DEVICE,
@@ -23,11 +40,13 @@ const NATIVE = join(ROOT, "native");
 
 const shim = new CHeader("zap_shim.h");
 const uma = new CHeader("zap_uma.h");
+const dpdk = new CHeader("zap_dpdk.h");
+const ring = new CHeader("zap_ring.h");
 const HEADERS: Record<ShimName, CHeader> = {
   libzap_uma_cuda: uma,
   libzap_uma_hip: uma,
   libzap_uma_metal: uma,
-  libzap_dpdk: new CHeader("zap_dpdk.h"),
+  libzap_dpdk: dpdk,
   libzap_gpudirect: new CHeader("zap_gpudirect.h"),
 };
 
@@ -50,15 +69,25 @@ describe("the structures", () => {
     ["zap_uma_device", uma, UMA_DEVICE],
     ["zap_region", uma, { texts: {}, ...UMA_REGION }],
     ["zap_span", uma, { texts: {}, ...UMA_SPAN }],
+    ["zap_dpdk_settings", dpdk, DPDK_SETTINGS],
+    ["zap_dpdk_allowed", dpdk, DPDK_ALLOWED],
+    ["zap_dpdk_node", dpdk, DPDK_NODE],
+    ["zap_dpdk_dial", dpdk, DPDK_DIAL],
+    ["zap_dpdk_event", dpdk, DPDK_EVENT],
+    ["zap_dpdk_stats", dpdk, DPDK_STATS],
+    ["zap_dpdk_queue", dpdk, { texts: {}, ...DPDK_QUEUE }],
+    ["zap_ring", ring, { texts: {}, ...RING }],
+    ["zap_ring_entry", ring, { texts: {}, ...RING_ENTRY }],
   ] as const) {
     test(`${name} has the same fields in the same places`, () => {
       const struct: Struct = header.struct(name);
-      const fields = struct.fields.filter((field) => field.name !== "reserved");
+      const fields = struct.fields.filter((field) => !/^(reserved|fill\d)$/.test(field.name));
       expect(at).toEqual(Object.fromEntries(fields.map((field) => [field.name, field.at])) as typeof at);
       const long = fields.filter((field) => field.bytes > 8).map((field) => [field.name, field.bytes]);
       expect(texts).toEqual(Object.fromEntries(long) as typeof texts);
       expect(bytes as number).toBe(struct.bytes);
-      expect(struct.documented).toBe(struct.bytes);
+      // The head of a ring has a name for its size.
+      if (name !== "zap_ring") expect(struct.documented).toBe(struct.bytes);
     });
   }
 });
@@ -72,6 +101,19 @@ describe("the numbers", () => {
   test("kinds of memory and flags of devices", () => {
     expect(camel("ZAP_MEMORY_", uma.enumeration("zap_memory"))).toEqual(UMA_MEMORY);
     expect(camel("ZAP_UMA_", uma.enumeration("zap_uma_flag"))).toEqual(UMA_FLAGS);
+  });
+
+  test("of the dpdk node and of the rings", () => {
+    expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_flag"))).toEqual(DPDK_FLAGS);
+    expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_idle"))).toEqual(DPDK_IDLE);
+    expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_event_kind"))).toEqual(DPDK_EVENTS);
+    expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_names"))).toEqual(DPDK_NAMES);
+    expect(dpdk.define("ZAP_DPDK_MESSAGES")).toBe(DPDK_MESSAGES);
+    expect(dpdk.define("ZAP_DPDK_EVENT_BYTES")).toBe(DPDK_EVENT_BYTES);
+    expect(ring.define("ZAP_RING_MAGIC")).toBe(RING_MAGIC);
+    expect(ring.define("ZAP_RING_VERSION")).toBe(RING_VERSION);
+    expect(ring.define("ZAP_RING_HEAD_BYTES")).toBe(RING.bytes);
+    expect(ring.define("ZAP_RING_ENTRY_BYTES")).toBe(RING_ENTRY.bytes);
   });
 
   function camel(prefix: string, numbers: Record<string, number>): Record<string, number> {

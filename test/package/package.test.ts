@@ -10,6 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { ABI_VERSION } from "../../lib/ffi/index.ts";
 import { noNative, theNative } from "../support/native.ts";
 import { CARRIED, forgetProjects, install, nativeIn, pack, run, succeed, temporary } from "./project.ts";
 
@@ -64,7 +65,7 @@ describe.skipIf(noNative)("the package", () => {
     writeFileSync(join(project, "program.ts"), PROGRAM);
     const { shims: loaded, missing } = await said([process.execPath, "program.ts"], project);
     for (const name of CARRIED) {
-      expect(loaded[name]).toEqual([expect.stringContaining(join("@luxfi", "zap", "native")), 1]);
+      expect(loaded[name]).toEqual([expect.stringContaining(join("@luxfi", "zap", "native")), ABI_VERSION]);
     }
     expect(missing).toEqual([]);
 
@@ -89,7 +90,8 @@ describe.skipIf(noNative)("the package", () => {
     renameSync(await compile(project), join(elsewhere, "program"));
     rmSync(project, { recursive: true });
     const { shims, missing } = await said(["./program"], elsewhere);
-    for (const name of CARRIED) expect(shims[name]).toEqual([expect.stringContaining("/$bunfs/root/"), 1]);
+    for (const name of CARRIED)
+      expect(shims[name]).toEqual([expect.stringContaining("/$bunfs/root/"), ABI_VERSION]);
     expect(missing).toEqual([]);
 
     // What an operator puts into ZAP_LIB_DIR comes first all the same.
@@ -98,7 +100,7 @@ describe.skipIf(noNative)("the package", () => {
     const file = readdirSync(theNative().shims).find((each) => each.startsWith(`${name}.`))!;
     copyFileSync(join(theNative().shims, file), join(own, file));
     const configured = await said(["./program"], elsewhere, { ZAP_LIB_DIR: own });
-    expect(configured.shims[name]).toEqual([join(own, file), 1]);
+    expect(configured.shims[name]).toEqual([join(own, file), ABI_VERSION]);
 
     // Its libraries are unpacked to be loaded; where that cannot be done, it says so and what to do.
     const nowhere = await said(["./program"], elsewhere, {
@@ -122,7 +124,7 @@ describe.skipIf(noNative)("the package", () => {
     rmSync(project, { recursive: true });
     const { shims } = await said([process.execPath, join("out", "program.js")], elsewhere);
     for (const name of CARRIED)
-      expect(shims[name]).toEqual([expect.stringContaining(join(elsewhere, "out")), 1]);
+      expect(shims[name]).toEqual([expect.stringContaining(join(elsewhere, "out")), ABI_VERSION]);
   });
 
   test("without shims still compiles and runs, finds them beside it, and else says what it lacks", async () => {
@@ -144,7 +146,8 @@ describe.skipIf(noNative)("the package", () => {
     for (const file of readdirSync(theNative().shims))
       copyFileSync(join(theNative().shims, file), join(beside, file));
     const found = await said(["./program"], elsewhere);
-    for (const name of CARRIED) expect(found.shims[name]).toEqual([expect.stringContaining(beside), 1]);
+    for (const name of CARRIED)
+      expect(found.shims[name]).toEqual([expect.stringContaining(beside), ABI_VERSION]);
 
     await succeed([process.execPath, "build", "--target=bun", "program.ts", "--outdir", "out"], project);
     renameSync(join(project, "out"), join(elsewhere, "out"));

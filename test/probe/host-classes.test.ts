@@ -33,7 +33,7 @@ interface HostClass {
 const HUGE = made.pages(2048, 0, 0);
 /** The shims of these tests are built as packages are: without DPDK. */
 const NO_DPDK = "DPDK in libzap_dpdk";
-const NO_PORT = ["data plane", NO_DPDK, "hugepages", "libdpdk", "port"];
+const NO_PORT = [NO_DPDK, "hugepages", "libdpdk", "port", "address"];
 
 const CLASSES: readonly HostClass[] = [
   {
@@ -76,7 +76,7 @@ const CLASSES: readonly HostClass[] = [
     device: "NVIDIA H200 (0 of 8), compute capability 9.0",
     unified: "managed, for CPU and GPU at once",
     gpudirect: ["data plane"],
-    dpdk: ["data plane", NO_DPDK, "hugepages", "libdpdk"],
+    dpdk: [NO_DPDK, "hugepages", "libdpdk", "address"],
   },
   {
     name: "generic CUDA box, no IB",
@@ -106,7 +106,7 @@ const CLASSES: readonly HostClass[] = [
     device: "Apple M4",
     unified: "shared buffers, for CPU and GPU at once",
     gpudirect: ["data plane", "platform"],
-    dpdk: ["data plane", "platform"],
+    dpdk: ["platform"],
   },
   {
     name: "Linux box with an AMD GPU",

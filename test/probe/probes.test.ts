@@ -26,10 +26,10 @@ function missing(probe: Probe): string[] {
 }
 
 /** A host of this process's platform, on which `ZAP_LIB_DIR` names a folder with stand-ins of all shims that find nothing missing. */
-function withShims(files: Files): Host {
+function withShims(files: Files, env: Record<string, string> = {}): Host {
   const shims = temporary();
   for (const name of Object.keys(SHIMS) as ShimName[]) writeFileSync(fileIn(shims, name), standInBytes(name));
-  return madeUpHost(files, { ...platformHere(), env: { ZAP_LIB_DIR: shims } });
+  return madeUpHost(files, { ...platformHere(), env: { ZAP_LIB_DIR: shims, ...env } });
 }
 
 describe("every probe", () => {
@@ -37,7 +37,10 @@ describe("every probe", () => {
     "an empty host": () => madeUpHost(),
     ...(noCompiler
       ? {}
-      : { "a host with everything": () => withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }) }),
+      : {
+          "a host with everything": () =>
+            withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }, { ZAP_DPDK_ADDRESS: "10.0.0.1/24" }),
+        }),
     "a Mac": () => madeUpHost({}, { platform: "darwin", arch: "arm64", cpu: "Apple M4" }),
     Windows: () => madeUpHost({}, { platform: "win32" }),
   };
@@ -61,17 +64,29 @@ describe("every probe", () => {
   }
 
   test.skipIf(noCompiler)(
-    "of gpudirect and dpdk says that this version has no data plane for it, whatever the host has",
+    "of gpudirect says that this version has no data plane for it, whatever the host has",
     async () => {
-      const host = withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk });
-      for (const probe of [probeGpudirect, probeDpdk]) {
-        const row = await probe(host);
-        expect({ built: row.built, available: row.available }).toEqual({ built: false, available: false });
-        expect(missing(row)).toEqual(["data plane"]);
-        expect(the(row, "data plane").seen).toContain(`no ${row.name} data plane yet`);
-      }
+      const row = await probeGpudirect(withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }));
+      expect({ built: row.built, available: row.available }).toEqual({ built: false, available: false });
+      expect(missing(row)).toEqual(["data plane"]);
+      expect(the(row, "data plane").seen).toContain("no gpudirect data plane yet");
     },
   );
+
+  test.skipIf(noCompiler)("of dpdk says that it is usable where the host has everything", async () => {
+    const host = withShims({ ...made.nvidia, ...made.dpdk }, { ZAP_DPDK_ADDRESS: "10.0.0.1/24" });
+    const row = await probeDpdk(host);
+    expect(missing(row)).toEqual([]);
+    expect(row).toMatchObject({
+      built: true,
+      available: true,
+      device: "0000:03:00.0",
+      caps: { gpuResident: false, zeroCopy: false, minLatencyMicros: 5 },
+    });
+    const without = await probeDpdk(withShims({ ...made.nvidia, ...made.dpdk }));
+    expect(missing(without)).toEqual(["address"]);
+    expect(without).toMatchObject({ built: true, available: false, caps: null });
+  });
 
   test("names the places where its shim is not", async () => {
     // No build is ever made for this architecture.
@@ -207,7 +222,7 @@ describe("dpdk", () => {
   test("misses everything on an empty host", async () => {
     const row = await probeDpdk(madeUpHost());
     expect(row).toMatchObject({ wire: "dpdk", memory: "hugepages", device: null });
-    expect(missing(row)).toEqual(["data plane", "libzap_dpdk", "hugepages", "libdpdk", "port"]);
+    expect(missing(row)).toEqual(["libzap_dpdk", "hugepages", "libdpdk", "port", "address"]);
   });
 
   test("sees hugepages that are configured and free", async () => {
@@ -232,11 +247,18 @@ describe("dpdk", () => {
   test("proposes more of them where all are taken, or too few are left", async () => {
     const taken = the(await probeDpdk(madeUpHost(pages(2048, 512, 0))), "hugepages");
     expect(taken.met).toBe(false);
-    expect(taken.seen).toStartWith("0 of 512 pages of 2 MiB free; needed: 64 MiB free");
+    expect(taken.seen).toStartWith("0 of 512 pages of 2 MiB free; needed: 136 MiB free");
     expect(taken.fix).toBe(FIX.replace("1024", "1536"));
-    expect(the(await probeDpdk(madeUpHost(pages(2048, 512, 31))), "hugepages").met).toBe(false);
-    expect(the(await probeDpdk(madeUpHost(pages(2048, 512, 32))), "hugepages").met).toBe(true);
+    expect(the(await probeDpdk(madeUpHost(pages(2048, 512, 67))), "hugepages").met).toBe(false);
+    expect(the(await probeDpdk(madeUpHost(pages(2048, 512, 68))), "hugepages").met).toBe(true);
     expect(the(await probeDpdk(madeUpHost(pages(1024 * 1024, 1, 1))), "hugepages").met).toBe(true);
+  });
+
+  test("asks for as many as the settings take", async () => {
+    const ask = async (free: number, env: Record<string, string>) =>
+      the(await probeDpdk(madeUpHost(pages(2048, 512, free), { env })), "hugepages").met;
+    const env = { ZAP_DPDK_REGION_BYTES: String(200 * 2 ** 20), ZAP_DPDK_MEMORY_MIB: "100" };
+    expect([await ask(149, env), await ask(150, env)]).toEqual([false, true]);
   });
 
   test("proposes another size where the kernel has no 2 MiB pages", async () => {
@@ -311,6 +333,28 @@ describe("dpdk", () => {
     expect(the(wrong, "port")).toMatchObject({ met: false, fix: "export ZAP_DPDK_VDEV=net_memif0" });
   });
 
+  test("asks for no hugepages where nobody wants any, and says what the address is", async () => {
+    const env = { ZAP_DPDK_HUGEPAGES: "no", ZAP_DPDK_ADDRESS: "10.0.0.1/24" };
+    const row = await probeDpdk(madeUpHost({}, { env }));
+    expect(the(row, "hugepages")).toMatchObject({ met: true, seen: "not asked for: ZAP_DPDK_HUGEPAGES" });
+    expect(the(row, "address")).toMatchObject({ met: true, seen: "10.0.0.1/24" });
+  });
+
+  test("takes the card that ZAP_DPDK_PCI names, and no other", async () => {
+    const ask = async (address: string) =>
+      probeDpdk(madeUpHost({ ...made.dpdk, ...busy, ...spare }, { env: { ZAP_DPDK_PCI: address } }));
+    const ready = await ask("0000:03:00.0");
+    expect(ready.device).toBe("0000:03:00.0");
+    expect(the(ready, "port")).toMatchObject({ met: true, seen: "0000:03:00.0 (vfio-pci)" });
+    const unbound = await ask("0000:02:00.0");
+    expect(unbound.device).toBeNull();
+    expect(the(unbound, "port").fix).toEndWith("sudo dpdk-devbind.py --bind=vfio-pci 0000:02:00.0");
+    const taken = the(await ask("0000:01:00.0"), "port");
+    expect(taken.seen).toContain("in use as ens1");
+    expect(taken.fix).not.toContain("--bind");
+    expect(the(await ask("0000:09:00.0"), "port").seen).toContain("no such network card");
+  });
+
   test("says who may use the port", async () => {
     const card = await probeDpdk(madeUpHost(made.dpdk));
     expect(the(card, "permission")).toMatchObject({
@@ -355,7 +399,7 @@ describe("dpdk", () => {
 
   test("says on other systems that it needs Linux", async () => {
     const row = await probeDpdk(madeUpHost({}, { platform: "darwin", arch: "arm64" }));
-    expect(missing(row)).toEqual(["data plane", "platform"]);
+    expect(missing(row)).toEqual(["platform"]);
     expect(the(row, "platform").seen).toBe("this is darwin-arm64, needed is Linux");
   });
 });

@@ -128,7 +128,7 @@ describe("a preferred transport", () => {
     const { name, tried } = await resolved("dpdk", { probes: [] });
     expect(name).toBe("default");
     expect(tried.map((each) => each.name)).toEqual(["dpdk", "uma", "default"]);
-    expect(tried[0]?.reason).toContain("data plane");
+    expect(tried[0]?.reason).toContain("address");
   });
 });
 

@@ -5,12 +5,21 @@
  * Roles: `idle` listens and takes nothing; `source` sends `count` messages of `bytes` to the node at `to`; `sink` takes as many
  * of such, at most `bytesPerSecond`, and checks each.
  */
-import { pick, type Transport, type TransportOptions } from "../../lib/transport/index.ts";
+import {
+  pick,
+  type Transport,
+  type TransportName,
+  type TransportOptions,
+} from "../../lib/transport/index.ts";
 import { messageOf, sameBytes } from "./messages.ts";
 
 export interface ChildTask {
   readonly role: "idle" | "sink" | "source";
   readonly options: Omit<TransportOptions, "onEvent">;
+  /** Default: `default`. */
+  readonly transport?: TransportName;
+  /** Variables that it has beside ours. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly to?: string;
   readonly count?: number;
   readonly bytes?: number;
@@ -37,7 +46,7 @@ export class Child implements AsyncDisposable {
       stdin: "ignore",
       stdout: "pipe",
       stderr: "inherit",
-      env: { ...process.env, ZAP_TRANSPORT_QUIET: "1" },
+      env: { ...process.env, ZAP_TRANSPORT_QUIET: "1", ...task.env },
     });
     this.lines = linesOf(this.process.stdout);
   }
@@ -140,7 +149,8 @@ async function source(transport: Transport, { to = "", count = 0, bytes = 64 }: 
 
 async function main(task: ChildTask): Promise<void> {
   const troubles: string[] = [];
-  const transport = await pick("default", {
+  const transport = await pick(task.transport ?? "default", {
+    strict: true,
     ...task.options,
     onEvent: (event) => void (event.type === "error" && troubles.push(event.error.message)),
   });

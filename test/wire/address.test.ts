@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { AddressError } from "../../lib/errors/index.ts";
-import { formatAddress, parseAddress } from "../../lib/wire/sockets/address.ts";
+import { formatAddress, parseAddress } from "../../lib/wire/common/address.ts";
 
 function faultOf(text: string, forListening = false): string {
   try {

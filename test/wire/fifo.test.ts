@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { Fifo } from "../../lib/wire/sockets/fifo.ts";
+import { Fifo } from "../../lib/wire/common/fifo.ts";
 
 type Step = (fifo: Fifo<number>, model: number[]) => void;
 

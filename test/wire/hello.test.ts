@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { ConfigError } from "../../lib/errors/index.ts";
+import { checkNodeId } from "../../lib/wire/common/node-id.ts";
 import {
-  checkNodeId,
   decodeAck,
   decodeHello,
   encodeAck,

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Envelope } from "../../lib/wire/contract.ts";
-import { EnvelopeIterator } from "../../lib/wire/sockets/iterator.ts";
-import { Batch, Inbox, Lease, type BatchSource } from "../../lib/wire/sockets/inbox.ts";
+import { EnvelopeIterator } from "../../lib/wire/common/iterator.ts";
+import { Lease } from "../../lib/wire/common/lease.ts";
+import { Batch, Inbox, type BatchSource } from "../../lib/wire/sockets/inbox.ts";
 import { frameOf, joined, messageOf, numberOf } from "../support/messages.ts";
 import { runs } from "../support/properties.ts";
 import { failureOf, isSettled } from "../support/wait.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { WaitList, type Waiter } from "../../lib/wire/sockets/waitlist.ts";
+import { WaitList, type Waiter } from "../../lib/wire/common/waitlist.ts";
 import { messageOf, numberOf } from "../support/messages.ts";
 import { freeAddresses, Net } from "../support/nodes.ts";
 import { runs } from "../support/properties.ts";

@@ -25,3 +25,23 @@ export { ABI_VERSION, PREREQUISITE, SHIM_STATUS, type StatusName } from "./shim.
 export type { Calls, Verbs } from "./table.ts";
 export { UMA_DEVICE, UMA_FLAGS, UMA_MEMORY, UMA_REGION, UMA_SPAN, UMA_VERBS } from "./uma.ts";
 export type { UmaFlag, UmaMemory } from "./uma.ts";
+export {
+  DPDK_ALLOWED,
+  DPDK_DIAL,
+  DPDK_EVENT,
+  DPDK_EVENT_BYTES,
+  DPDK_EVENTS,
+  DPDK_FLAGS,
+  DPDK_IDLE,
+  DPDK_MESSAGES,
+  DPDK_NAMES,
+  DPDK_NODE,
+  DPDK_QUEUE,
+  DPDK_SETTINGS,
+  DPDK_STATS,
+  DPDK_VERBS,
+  RING,
+  RING_ENTRY,
+  RING_MAGIC,
+  RING_VERSION,
+} from "./dpdk.ts";

@@ -1,17 +1,24 @@
 /** `dpdk`: a network device driven from user space, receiving into hugepages. Linux only. */
-import type { Prerequisite, Probe } from "../contract.ts";
+import { dpdkEnvironment, hugepageBytesNeeded, type DpdkEnvironment } from "../../wire/index.ts";
+import type { Capabilities, Prerequisite, Probe } from "../contract.ts";
 import * as hosts from "../host.ts";
 import type { Host, Hugepages, PciDevice } from "../host.ts";
 import { install } from "./packages.ts";
-import { dataPlane, met, missing, platformNeeded, row } from "./prerequisite.ts";
+import { met, missing, platformNeeded, row } from "./prerequisite.ts";
 import { ownRows } from "./shims.ts";
 
-/** DPDK starts with about 24 MiB; packet buffers need room beside that. */
-const NEEDED_KIB = 64 * 1024;
 /** What we propose to reserve: 1024 pages of 2 MiB. */
 const PROPOSED_KIB = 2 * 1024 * 1024;
 /** A software device instead of a PCI one, in DPDK's own words: `net_memif0,role=client,...`. */
 const VDEV = "ZAP_DPDK_VDEV";
+const ADDRESS = "ZAP_DPDK_ADDRESS";
+
+/**
+ * What the wire does here; the transport raises `gpuResident` where the GPU has taken the memory. A message of one segment is handed over
+ * where its packet landed, a larger one is put together by one copy. 5 us is what a message between two processes that sleep now and then
+ * takes over a software device.
+ */
+export const DPDK_CAPS: Capabilities = { gpuResident: false, zeroCopy: false, minLatencyMicros: 5 };
 
 /** Software devices that reach into the kernel's network. */
 const PRIVILEGED_VDEV = /^net_(af_packet|af_xdp|tap)/;
@@ -23,17 +30,38 @@ const PRIVILEGED_VDEV = /^net_(af_packet|af_xdp|tap)/;
 const READY_DRIVERS = new Set(["vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core"]);
 
 export async function probeDpdk(host: Host): Promise<Probe> {
-  const common = { name: "dpdk", wire: "dpdk", memory: "hugepages" } as const;
-  const plane = dataPlane("dpdk");
-  if (host.platform !== "linux") {
-    return row({ ...common, device: null, library: [plane], host: [platformNeeded(host, "Linux")] });
-  }
+  const common = { name: "dpdk", wire: "dpdk", memory: "hugepages", caps: DPDK_CAPS } as const;
+  if (host.platform !== "linux")
+    return row({ ...common, device: null, library: [platformNeeded(host, "Linux")], host: [] });
   return row({
     ...common,
     device: device(host),
-    library: [plane, ...(await ownRows(host, "libzap_dpdk", plane))],
-    host: [hugepages(host), libdpdk(host), port(host), permission(host), isolatedCpus(host), gpu(host)],
+    library: await ownRows(host, "libzap_dpdk", null),
+    host: [
+      hugepages(host),
+      libdpdk(host),
+      port(host),
+      address(host),
+      permission(host),
+      isolatedCpus(host),
+      gpu(host),
+    ],
   });
+}
+
+/** What DPDK is to drive: the software device with its arguments, or the address of a network card; null where there is none. */
+export function dpdkDevice(host: Host): string | null {
+  const vdev = configuredVdev(host);
+  if (vdev !== null) return isVdev(vdev) ? vdev : null;
+  return readyCard(host)?.address ?? null;
+}
+
+/** The card that was asked for, or the first, under a driver that hands it over. */
+function readyCard(host: Host): PciDevice | undefined {
+  const wanted = configuredCard(host);
+  return hosts
+    .pciDevices(host, hosts.PCI_NETWORK)
+    .find((each) => isReady(each) && (wanted === null || each.address === wanted));
 }
 
 function libdpdk(host: Host): Prerequisite {
@@ -44,13 +72,16 @@ function libdpdk(host: Host): Prerequisite {
 
 function hugepages(host: Host): Prerequisite {
   const name = "hugepages";
+  const environment = settings(host);
+  if (!environment.hugepages) return met(name, "not asked for: ZAP_DPDK_HUGEPAGES");
+  const neededKib = Math.ceil(hugepageBytesNeeded(environment) / 1024);
   const sizes = hosts.hugepages(host);
   const mounts = hosts.hugepageMounts(host);
   // Without a mount they can still be had, as memory that belongs to no file.
   const mounted =
     mounts.length === 0 ? "not mounted, which is not needed" : `mounted on ${mounts.join(", ")}`;
   const seen = `${sizes.map(describe).join(", ")}; ${mounted}`;
-  if (sizes.some((size) => size.free * size.kib >= NEEDED_KIB)) return met(name, seen);
+  if (sizes.some((size) => size.free * size.kib >= neededKib)) return met(name, seen);
 
   // 2 MiB is the size that every x86 and most ARM kernels can still find at run time.
   const size = sizes.find((candidate) => candidate.kib === 2048) ?? sizes[0];
@@ -61,11 +92,33 @@ function hugepages(host: Host): Prerequisite {
       "Needs a kernel with CONFIG_HUGETLBFS, and /sys readable from here.",
     );
   }
-  const pages = size.total + Math.ceil(PROPOSED_KIB / size.kib);
+  const pages = size.total + Math.ceil(Math.max(PROPOSED_KIB, neededKib) / size.kib);
   return missing(
     name,
-    `${sizes.map(describe).join(", ")}; needed: ${NEEDED_KIB / 1024} MiB free in one size`,
+    `${sizes.map(describe).join(", ")}; needed: ${Math.ceil(neededKib / 1024)} MiB free in one size`,
     `echo ${pages} | sudo tee /sys/kernel/mm/hugepages/hugepages-${size.kib}kB/nr_hugepages`,
+  );
+}
+
+/** A value that cannot be used is told of before any probe; here it is as if nothing were set. */
+function settings(host: Host): DpdkEnvironment {
+  try {
+    return dpdkEnvironment(host.env);
+  } catch {
+    return dpdkEnvironment({});
+  }
+}
+
+/** The port's own address: nobody else gives it one. */
+function address(host: Host): Prerequisite {
+  const name = "address";
+  const given = host.env[ADDRESS]?.trim() ?? "";
+  if (given !== "") return met(name, given);
+  return missing(
+    name,
+    `${ADDRESS} is not set: the port has no address of its own`,
+    `export ${ADDRESS}=10.0.0.1/24`,
+    "Take an address that no other host of that network has.",
   );
 }
 
@@ -87,6 +140,8 @@ function port(host: Host): Prerequisite {
     );
   }
   const devices = hosts.pciDevices(host, hosts.PCI_NETWORK);
+  const wanted = configuredCard(host);
+  if (wanted !== null) return wantedCard(host, wanted, devices);
   const ready = devices.filter(isReady);
   if (ready.length > 0) return met(name, ready.map(label).join(", "));
   return missing(
@@ -94,6 +149,26 @@ function port(host: Host): Prerequisite {
     `no network device is bound to vfio-pci, and ${VDEV} is not set`,
     ...portFix(host, devices),
   );
+}
+
+function wantedCard(host: Host, wanted: string, devices: readonly PciDevice[]): Prerequisite {
+  const found = devices.find((each) => each.address === wanted);
+  if (found === undefined)
+    return missing(
+      "port",
+      `ZAP_DPDK_PCI is ${wanted}, and there is no such network card`,
+      `export ZAP_DPDK_PCI=`,
+    );
+  if (isReady(found)) return met("port", label(found));
+  const seen = `ZAP_DPDK_PCI is ${wanted}, which is bound to ${found.driver ?? "no driver"}`;
+  const driver = hosts.hasModule(host, "vfio-pci") ? [] : ["sudo modprobe vfio-pci"];
+  if (found.interfaces.some((name) => hosts.interfaceInUse(host, name)))
+    return missing(
+      "port",
+      `${seen} and in use as ${found.interfaces.join(", ")}`,
+      "Take a card that carries no traffic.",
+    );
+  return missing("port", seen, ...driver, `sudo dpdk-devbind.py --bind=vfio-pci ${wanted}`);
 }
 
 function portFix(host: Host, devices: readonly PciDevice[]): string[] {
@@ -118,7 +193,7 @@ function portFix(host: Host, devices: readonly PciDevice[]): string[] {
 function permission(host: Host): Prerequisite {
   const name = "permission";
   const vdev = configuredVdev(host);
-  const device = vdev === null ? hosts.pciDevices(host, hosts.PCI_NETWORK).find(isReady) : undefined;
+  const device = vdev === null ? readyCard(host) : undefined;
   if (vdev === null && device === undefined) return met(name, "nothing to ask for: no port");
   if (vdev !== null && !PRIVILEGED_VDEV.test(vdev)) return met(name, "none needed for this software device");
   if (vdev !== null) {
@@ -180,7 +255,11 @@ function gpu(host: Host): Prerequisite {
 function device(host: Host): string | null {
   const vdev = configuredVdev(host);
   if (vdev !== null) return isVdev(vdev) ? (vdev.split(",")[0] ?? vdev) : null;
-  return hosts.pciDevices(host, hosts.PCI_NETWORK).find(isReady)?.address ?? null;
+  return readyCard(host)?.address ?? null;
+}
+
+function configuredCard(host: Host): string | null {
+  return host.env["ZAP_DPDK_PCI"]?.trim().toLowerCase() || null;
 }
 
 function configuredVdev(host: Host): string | null {

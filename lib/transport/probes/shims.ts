@@ -37,19 +37,19 @@ export async function shimLoaded<N extends ShimName>(
 }
 
 /**
- * The row of a shim that depends on no vendor's library, and what it says of itself. `known` is what we know better: a row of that
- * name is left out.
+ * The row of a shim that depends on no vendor's library, and what it says of itself. A row of the name of
+ * `known` is left out: we know better.
  */
 export async function ownRows(
   host: Host,
   name: "libzap_dpdk" | "libzap_gpudirect",
-  known: Prerequisite,
+  known: Prerequisite | null,
 ): Promise<Prerequisite[]> {
   const { shim, row } = await shimLoaded(host, name);
   if (shim === null) return [row];
   const memory = probeMemory();
   const count = shim.check(shim.call.probe(memory, PROBE_ROWS), "probing");
-  return [row, ...readPrerequisites(memory, count).filter((each) => each.name !== known.name)];
+  return [row, ...readPrerequisites(memory, count).filter((each) => each.name !== known?.name)];
 }
 
 /** More rows than any shim fills. */

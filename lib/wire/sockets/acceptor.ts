@@ -1,7 +1,7 @@
 /** Inbound connections: listening, and the bounds on those who have not said who they are. */
 import { existsSync, lstatSync, unlinkSync } from "node:fs";
 import { AddressError, HandshakeError } from "../../errors/index.ts";
-import { formatAddress, formatHostPort, parseAddress } from "./address.ts";
+import { formatAddress, formatHostPort, parseAddress } from "../common/address.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
 import { socketHandlers } from "./handlers.ts";
 import type { Hub } from "./hub.ts";

@@ -1,10 +1,11 @@
 /** Everything that depends on time: deadlines, signs of life, and peers to be dialled again. */
 import { ConnectionLostError, HandshakeError, TimeoutError } from "../../errors/index.ts";
-import type { PeerBook } from "./book.ts";
+import type { PeerBook } from "../common/book.ts";
 import type { Connection } from "./connection.ts";
 import type { Dialler } from "./dialler.ts";
 import type { Greeter } from "./greeter.ts";
 import type { Hub } from "./hub.ts";
+import type { Peer } from "./peer.ts";
 
 /** Between two rounds, milliseconds; limits below twice the longer one are looked at more often. */
 const PERIOD_MILLIS_MIN = 5;
@@ -12,14 +13,14 @@ const PERIOD_MILLIS_MAX = 100;
 
 export class Caretaker {
   private readonly hub: Hub;
-  private readonly book: PeerBook;
+  private readonly book: PeerBook<Peer>;
   private readonly dialler: Dialler;
   private readonly greeter: Greeter;
   private readonly period: number;
   private readonly timer: Timer;
   private lastRoundAt = performance.now();
 
-  constructor(hub: Hub, book: PeerBook, dialler: Dialler, greeter: Greeter) {
+  constructor(hub: Hub, book: PeerBook<Peer>, dialler: Dialler, greeter: Greeter) {
     this.greeter = greeter;
     this.hub = hub;
     this.book = book;

@@ -16,7 +16,8 @@ import {
   PAUSE_TOTAL_QUEUE,
   type Hub,
 } from "./hub.ts";
-import { Batch, type BatchSource, type Lease } from "./inbox.ts";
+import type { Lease } from "../common/lease.ts";
+import { Batch, type BatchSource } from "./inbox.ts";
 import type { Peer } from "./peer.ts";
 import { SlabIntake, type IntakeOwner } from "./slabs/index.ts";
 import type { SlabShare } from "./slabs/share.ts";

@@ -1,15 +1,13 @@
 /** Outbound connections: attempts, their deadlines, and the pauses between them. */
 import { HandshakeError, LimitError, PeerUnreachableError, ZapError } from "../../errors/index.ts";
-import { parseAddress } from "./address.ts";
+import { parseAddress } from "../common/address.ts";
+import { backoffMillis, isDue } from "../common/backoff.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
 import { socketHandlers, type SocketHandlers } from "./handlers.ts";
 import type { Hub } from "./hub.ts";
 import type { Peer } from "./peer.ts";
 import type { Limits } from "../settings.ts";
 import type { BunTls } from "./tls.ts";
-
-/** With somebody waiting, a lost peer is tried again at least this often, milliseconds. */
-const WANTED_DIAL_MILLIS = 1_000;
 
 /** One attempt to reach an address. */
 export interface Dial {
@@ -148,9 +146,7 @@ export class Dialler {
     if (peer.address === null || peer.connection !== null || peer.dialling || this.hub.closing) return;
     const wanted = peer.waiting > 0 || peer.outbox.messages > 0;
     if (!peer.configured && !wanted) return;
-    const { reconnectMinMillis } = this.hub.limits;
-    const soon = peer.failedDialAt + Math.max(reconnectMinMillis, WANTED_DIAL_MILLIS);
-    if (now < (wanted ? Math.min(peer.nextDialAt, soon) : peer.nextDialAt)) return;
+    if (!isDue(peer, this.hub.limits, wanted, now)) return;
     peer.dialling = true;
     this.dial(peer.address, peer.id, (outcome) => {
       peer.dialling = false;
@@ -166,14 +162,7 @@ export class Dialler {
   /** Sets when a peer that was not reached, or was lost, is dialled again. */
   pause(peer: Peer): void {
     peer.failedDialAt = performance.now();
-    peer.nextDialAt = peer.failedDialAt + this.backoff(peer);
-  }
-
-  /** Exponential, with jitter over its upper half, so that many peers of a node that comes back do not come at once. */
-  private backoff(peer: Peer): number {
-    const { reconnectMinMillis, reconnectMaxMillis } = this.hub.limits;
-    const full = Math.min(reconnectMaxMillis, reconnectMinMillis * 2 ** Math.min(peer.attempts++, 30));
-    return full * (0.5 + Math.random() / 2);
+    peer.nextDialAt = peer.failedDialAt + backoffMillis(this.hub.limits, peer.attempts++);
   }
 
   /** Gives up attempts that the kernel has been at for too long: a new one may get through sooner. */

@@ -10,7 +10,7 @@
  *     half-closes, and is read to its end before the first byte of the one that stays.
  */
 import { ConnectionLostError, HandshakeError, type ZapError } from "../../errors/index.ts";
-import type { PeerBook } from "./book.ts";
+import type { PeerBook } from "../common/book.ts";
 import type { Connection } from "./connection.ts";
 import type { Dial, Dialler } from "./dialler.ts";
 import { decodeHello, encodeHello, HELLO_DUPLICATE, HELLO_KIN, HELLO_PLAIN, type Hello } from "./hello.ts";
@@ -29,7 +29,7 @@ interface Hold {
 export class Greeter {
   private readonly hub: Hub;
   private readonly dialler: Dialler;
-  private readonly book: PeerBook;
+  private readonly book: PeerBook<Peer>;
   private readonly allow: ReadonlySet<string> | null;
   private readonly heldForDials = new Map<Connection, Hold>();
   /** Second connections with nodes that are not this library. */
@@ -37,7 +37,7 @@ export class Greeter {
   /** Connections that are read only when another has been read to its end (rule 4). */
   private readonly heldBehind = new Map<Connection, Connection>();
 
-  constructor(hub: Hub, dialler: Dialler, book: PeerBook, allow: ReadonlySet<string> | null) {
+  constructor(hub: Hub, dialler: Dialler, book: PeerBook<Peer>, allow: ReadonlySet<string> | null) {
     this.hub = hub;
     this.dialler = dialler;
     this.book = book;

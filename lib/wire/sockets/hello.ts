@@ -2,10 +2,9 @@
  * The handshake message and the control frames: what two nodes say to each other beside messages.
  * Layout and meaning are in `docs/wire-sockets.md`.
  */
-import { ConfigError } from "../../errors/index.ts";
 import { HEADER_BYTES, MAGIC } from "../../message/index.ts";
+import { NODE_ID_BYTES_MAX } from "../common/node-id.ts";
 
-export const NODE_ID_BYTES_MAX = 60;
 const HELLO_ROOT_BYTES = 64;
 /** The one legal size of a hello, bytes. */
 export const HELLO_BYTES = HEADER_BYTES + HELLO_ROOT_BYTES;
@@ -25,18 +24,6 @@ export interface Hello {
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-/** Throws `ConfigError` unless `nodeId` is 1 to 60 bytes of UTF-8 without control characters. */
-export function checkNodeId(nodeId: string, what: string): void {
-  if (typeof nodeId !== "string" || nodeId === "") throw new ConfigError(`${what}: a node id is needed`);
-  const bytes = encoder.encode(nodeId).length;
-  if (bytes > NODE_ID_BYTES_MAX) {
-    throw new ConfigError(`${what}: a node id has at most ${NODE_ID_BYTES_MAX} bytes, got ${bytes}`);
-  }
-  if (/[\u0000-\u001f\u007f]/.test(nodeId) || !nodeId.isWellFormed()) {
-    throw new ConfigError(`${what}: a node id has no control characters or lone surrogates`);
-  }
-}
 
 /** The framed hello: u32 length, 16-byte header, 64 bytes: node id at 0, its length as u32 at 60. */
 export function encodeHello(nodeId: string, kind: HelloKind): Uint8Array {

@@ -1,6 +1,7 @@
 /** What the parts of one sockets wire share: settings, queues, counters, events, and the bounds over all connections. */
 import type { ZapError } from "../../errors/index.ts";
 import type { WireEvent } from "../contract.ts";
+import { EventQueue } from "../common/events.ts";
 import type { Limits } from "../settings.ts";
 import type { Connection } from "./connection.ts";
 import { Inbox } from "./inbox.ts";
@@ -37,8 +38,7 @@ export class Hub {
   discarded = 0;
   closing = false;
 
-  private readonly onEvent: (event: WireEvent) => void;
-  private readonly events: WireEvent[] = [];
+  private readonly events: EventQueue;
   private reservedBytes = 0;
   /** Connections that wait for memory, and how much. */
   private readonly reserveQueue = new Map<Connection, number>();
@@ -54,28 +54,15 @@ export class Hub {
     this.nodeId = nodeId;
     this.limits = limits;
     this.versions = versions;
-    this.onEvent = onEvent;
+    this.events = new EventQueue(onEvent);
     this.memory = memory;
     this.inbox = new Inbox(({ peerId, held }) => {
       this.emit({ type: "unreleased", peer: peerId, envelopes: held });
     });
   }
 
-  /** Reports an event, in order, after the code that noticed it has finished. */
   emit(event: WireEvent): void {
-    if (this.events.push(event) > 1) return;
-    queueMicrotask(() => {
-      for (let i = 0; i < this.events.length; i++) {
-        const next = this.events[i];
-        try {
-          if (next !== undefined) this.onEvent(next);
-        } catch (error) {
-          // A listener's bug is its own; it must neither stop the wire nor vanish.
-          reportError(error);
-        }
-      }
-      this.events.length = 0;
-    });
+    this.events.emit(event);
   }
 
   fault(peer: string | null, error: ZapError): void {

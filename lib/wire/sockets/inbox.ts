@@ -4,13 +4,14 @@
  * Messages are queued as they lie in memory, in batches; an envelope is made when somebody takes it. So a queue of many small
  * messages costs what they arrived in, and nothing for each.
  */
-import { AbortedError, ClosedError } from "../../errors/index.ts";
+import { ClosedError } from "../../errors/index.ts";
 import { uint32In } from "../../message/load.ts";
 import type { Envelope } from "../contract.ts";
 import type { Buffer } from "../../memory/index.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../common/fifo.ts";
+import { type Lease, type LeaseCount, Leases } from "../common/lease.ts";
+import { RecvLine } from "../common/recv-line.ts";
 import { PREFIX_BYTES } from "./segment.ts";
-import { WaitList, type Waiter } from "./waitlist.ts";
 
 /** Where messages come from: told when a batch has been taken whole, so that it may read on. */
 export interface BatchSource {
@@ -33,24 +34,6 @@ export interface MessageMemory {
   revive(bytes: Uint8Array): Uint8Array;
   /** A message is to be looked at through its buffer alone, so that its views can be emptied. */
   readonly strict: boolean;
-}
-
-/** How many envelopes of a lease were not released yet; outlives the lease, to be read when that is collected. */
-export interface LeaseCount {
-  readonly peerId: string;
-  held: number;
-}
-
-/**
- * What the envelopes of one connection and one short span of time share, so that the collector tells when they are all gone:
- * watching each envelope would cost more than receiving it.
- */
-export class Lease {
-  readonly count: LeaseCount;
-
-  constructor(peerId: string) {
-    this.count = { peerId, held: 0 };
-  }
 }
 
 /** Messages that lie one behind the other in one piece of memory. The envelopes made of it keep it alive. */
@@ -167,34 +150,20 @@ export class SocketEnvelope implements Envelope {
   }
 }
 
-export interface RecvWaiter extends Waiter {
-  readonly resolve: (envelope: Envelope) => void;
-  readonly reject: (error: Error) => void;
-}
-
-export class Inbox {
+export class Inbox extends RecvLine {
   /** Memory that queued batches keep, bytes, and the messages in them; all peers. */
   queuedBytes = 0;
   queuedMessages = 0;
   private readonly queue = new Fifo<Batch>();
-  private readonly waiters = new WaitList<RecvWaiter>();
-  private closed = false;
-  private readonly registry: FinalizationRegistry<LeaseCount>;
+  private readonly leases: Leases;
 
   constructor(unreleased: (count: LeaseCount) => void) {
-    this.registry = new FinalizationRegistry((count) => {
-      if (count.held > 0) unreleased(count);
-    });
-  }
-
-  get waiting(): number {
-    return this.waiters.length;
+    super();
+    this.leases = new Leases(unreleased);
   }
 
   lease(peerId: string): Lease {
-    const lease = new Lease(peerId);
-    this.registry.register(lease, lease.count);
-    return lease;
+    return this.leases.of(peerId);
   }
 
   /** Hands the messages to the `recv` calls that have waited longest, and queues what is left. */
@@ -207,7 +176,7 @@ export class Inbox {
     this.queue.push(batch);
   }
 
-  /** The next envelope if a message is queued. */
+  /** The next envelope if a message is queued; then nobody waits. */
   take(): Envelope | undefined {
     const batch = this.queue.peek();
     if (batch === undefined) return undefined;
@@ -222,49 +191,9 @@ export class Inbox {
     return envelope;
   }
 
-  get isClosed(): boolean {
-    return this.closed;
-  }
-
-  /** Puts a call in line. Only when nothing is queued and the inbox is open. */
-  enlist(waiter: RecvWaiter): void {
-    this.waiters.push(waiter);
-  }
-
-  /** Rejects a call that still waits; no message is lost. */
-  giveUp(waiter: RecvWaiter): void {
-    if (this.waiters.drop(waiter)) waiter.reject(new ClosedError("recv: the loop was left"));
-  }
-
-  recv(signal: AbortSignal | undefined): Promise<Envelope> {
-    if (signal?.aborted) return Promise.reject(new AbortedError("recv", signal.reason));
-    const envelope = this.take();
-    if (envelope !== undefined) return Promise.resolve(envelope);
-    if (this.closed) return Promise.reject(new ClosedError("recv: the transport is closed"));
-    return new Promise<Envelope>((resolve, reject) => {
-      if (signal === undefined) {
-        this.waiters.push({ state: "waiting", resolve, reject });
-        return;
-      }
-      const onAbort = (): void => {
-        if (this.waiters.drop(waiter)) reject(new AbortedError("recv", signal.reason));
-      };
-      const settled = (): void => signal.removeEventListener("abort", onAbort);
-      const waiter: RecvWaiter = {
-        state: "waiting",
-        resolve: (given) => (settled(), resolve(given)),
-        reject: (error) => (settled(), reject(error)),
-      };
-      signal.addEventListener("abort", onAbort, { once: true });
-      this.waiters.push(waiter);
-    });
-  }
-
   /** Rejects everybody who waits and forgets what is queued. Returns how many messages nobody took. */
   close(): number {
-    this.closed = true;
-    for (const waiter of this.waiters.drain())
-      waiter.reject(new ClosedError("recv: the transport was closed"));
+    this.closeLine();
     const unread = this.queuedMessages;
     for (const batch of this.queue.drain()) batch.discard();
     this.queuedBytes = 0;

@@ -3,20 +3,16 @@
  * The format on the wire and the rules for duplicates are in `docs/wire-sockets.md`.
  *
  * What lives here, from the bytes up:
- *   address.ts     what an address looks like
  *   options.ts     the options, checked
  *   hello.ts       the handshake message and the control frames
  *   tls.ts         TLS options, and the binding of node id and certificate
  *   frames.ts      bytes in, messages out: the receive state machine
- *   fifo.ts        a queue over a ring
  *   segment.ts     a piece of an outbox
  *   outbox.ts      messages in, bytes out: coalescing, partial writes, what is left after a loss
  *   inbox.ts       received messages and the `recv` calls that wait for them
- *   iterator.ts    `for await` over them
- *   waitlist.ts    calls that wait their turn
  *   handlers.ts    from Bun's callbacks to a connection
  *   connection.ts  one socket and its state
- *   peer.ts        one remote node: its connection, its outbox, the `send` calls that wait; book.ts holds them all
+ *   peer.ts        one remote node: its connection, its outbox, the `send` calls that wait
  *   coalescer.ts   when queued frames go to the kernel
  *   acceptor.ts    inbound connections
  *   dialler.ts     outbound connections: attempts, backoff
@@ -25,7 +21,8 @@
  *   hub.ts         what all of these share
  *   wire.ts        the node
  *   slabs/         receiving into unified memory, without a copy in between
- * May import: memory, message, ffi, errors.
+ * What other wires have as well is in `../common`.
+ * May import: memory, message, ffi, errors, ../common.
  * Start at `wire.ts`.
  */
 export { Poller, SlabMemory, STREAM_BYTES } from "./slabs/index.ts";

@@ -9,7 +9,7 @@
  */
 import { MessageError } from "../../errors/index.ts";
 import { uint32In } from "../../message/load.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../common/fifo.ts";
 import {
   concat,
   frameStart,

@@ -4,12 +4,12 @@ import {
   ClosedError,
   ConnectionLostError,
   PeerUnreachableError,
-  MessageError,
   UndeliveredError,
   ZapError,
 } from "../../errors/index.ts";
 import type { Connection } from "./connection.ts";
-import { WaitList, type Waiter } from "./waitlist.ts";
+import { changedMessage } from "../common/sendable.ts";
+import { WaitList, type Waiter } from "../common/waitlist.ts";
 import type { Hub } from "./hub.ts";
 import { Outbox, vanished, type Settle, type WriteResult } from "./outbox.ts";
 
@@ -131,7 +131,7 @@ export class Peer {
     for (let waiter = this.waiters.peek(); waiter !== undefined; waiter = this.waiters.peek()) {
       if (!this.hasRoom(waiter.message.length)) return;
       this.waiters.shift();
-      if (waiter.message.length !== waiter.bytes) waiter.settle.failed(changed());
+      if (waiter.message.length !== waiter.bytes) waiter.settle.failed(changedMessage());
       else if (Outbox.isDirect(waiter.message)) this.outbox.appendDirect(waiter.message, waiter.settle);
       else {
         this.outbox.append(waiter.message);
@@ -274,8 +274,4 @@ export class Peer {
     for (const waiter of this.connectWaiters) waiter(new ClosedError("connect: the transport was closed"));
     this.connectWaiters.clear();
   }
-}
-
-function changed(): MessageError {
-  return new MessageError("ERR_ZAP_MESSAGE_SHORT", "send: the message changed its length while it waited");
 }

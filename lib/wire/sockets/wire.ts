@@ -3,18 +3,15 @@ import {
   AbortedError,
   ClosedError,
   ConnectionLostError,
-  FrameTooLargeError,
   HandshakeError,
-  MessageError,
   TimeoutError,
-  UnknownPeerError,
   ZapError,
 } from "../../errors/index.ts";
-import { headerError, headerFault } from "../../message/index.ts";
 import type { CloseReport, Envelope, WireOptions, WireStats } from "../contract.ts";
 import { Acceptor } from "./acceptor.ts";
-import { formatAddress, parseAddress } from "./address.ts";
-import { PeerBook } from "./book.ts";
+import { sendFault, unknownPeer } from "../common/sendable.ts";
+import { formatAddress, parseAddress } from "../common/address.ts";
+import { PeerBook } from "../common/book.ts";
 import { Caretaker } from "./caretaker.ts";
 import { Coalescer } from "./coalescer.ts";
 import type { Connection, ConnectionOwner } from "./connection.ts";
@@ -22,9 +19,9 @@ import { Dialler, type Dial } from "./dialler.ts";
 import { Greeter } from "./greeter.ts";
 import { Hub } from "./hub.ts";
 import { Outbox } from "./outbox.ts";
-import { EnvelopeIterator } from "./iterator.ts";
+import { EnvelopeIterator } from "../common/iterator.ts";
 import { resolveOptions, type ResolvedOptions } from "./options.ts";
-import type { Peer } from "./peer.ts";
+import { Peer } from "./peer.ts";
 import type { SlabMemory } from "./slabs/index.ts";
 
 /** Resolved already: a `send` that was handed over at once allocates nothing. */
@@ -34,7 +31,7 @@ export class SocketsWire implements ConnectionOwner {
   readonly nodeId: string;
   addresses: readonly string[] = [];
   private readonly hub: Hub;
-  private readonly book: PeerBook;
+  private readonly book: PeerBook<Peer>;
   private readonly acceptor: Acceptor;
   private readonly dialler: Dialler;
   private readonly greeter: Greeter;
@@ -47,7 +44,7 @@ export class SocketsWire implements ConnectionOwner {
     const { nodeId, limits, versions, onEvent, allow, tls } = options;
     this.nodeId = nodeId;
     this.hub = new Hub(nodeId, limits, versions, onEvent, memory);
-    this.book = new PeerBook(this.hub);
+    this.book = new PeerBook(limits.connections, (id) => new Peer(id, this.hub));
     this.acceptor = new Acceptor(this.hub, this, tls?.listen ?? null);
     this.dialler = new Dialler(this.hub, this, tls?.connect ?? null, (connection) =>
       this.greeter.greet(connection),
@@ -158,11 +155,11 @@ export class SocketsWire implements ConnectionOwner {
 
   send(id: string, message: Uint8Array, signal?: AbortSignal): Promise<void> {
     const { hub } = this;
-    const fault = this.unsendable(message);
+    const fault = sendFault(message, this.hub);
     if (fault !== null) return Promise.reject(fault);
     if (hub.closing) return Promise.reject(new ClosedError("send: the transport is closed"));
     const peer = this.book.find(id);
-    if (peer === undefined) return Promise.reject(this.unknown(id));
+    if (peer === undefined) return Promise.reject(unknownPeer(id));
     if ((signal === undefined || !signal.aborted) && peer.accept(message)) {
       this.coalescer.touch(peer);
       return this.coalescer.breather ?? DONE;
@@ -178,36 +175,14 @@ export class SocketsWire implements ConnectionOwner {
 
   /** `send` where it needs no waiting, without a promise. False where it does; throws what `send` would reject with. */
   trySend(id: string, message: Uint8Array): boolean {
-    const fault = this.unsendable(message);
+    const fault = sendFault(message, this.hub);
     if (fault !== null) throw fault;
     if (this.hub.closing) throw new ClosedError("trySend: the transport is closed");
     const peer = this.book.find(id);
-    if (peer === undefined) throw this.unknown(id);
+    if (peer === undefined) throw unknownPeer(id);
     if (this.coalescer.breather !== null || !peer.accept(message)) return false;
     this.coalescer.touch(peer);
     return true;
-  }
-
-  private unsendable(message: Uint8Array): ZapError | null {
-    const { limits, versions } = this.hub;
-    if (!(message instanceof Uint8Array)) {
-      return new MessageError("ERR_ZAP_MESSAGE_SHORT", "send: a message is a Uint8Array");
-    }
-    const fault = headerFault(message, 0, message.length, versions);
-    if (fault !== 0) return headerError(fault, message, 0, message.length, versions);
-    return message.length > limits.frameBytes ? this.tooLarge(message) : null;
-  }
-
-  private tooLarge(message: Uint8Array): FrameTooLargeError {
-    const { frameBytes } = this.hub.limits;
-    return new FrameTooLargeError(
-      `send: a message of ${message.length} bytes; limits.frameBytes is ${frameBytes}`,
-    );
-  }
-
-  private unknown(id: string): UnknownPeerError {
-    const text = `no peer ${JSON.stringify(id)}: name its address in peers, connect(address), or let it dial in`;
-    return new UnknownPeerError(text);
   }
 
   recv(signal?: AbortSignal): Promise<Envelope> {

@@ -2,7 +2,7 @@
 import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { isSlabBuffer, type Buffer, type SlabBuffer } from "../../../memory/index.ts";
 import type { MessageMemory } from "../inbox.ts";
-import { MessageBuffer, type MessageHome } from "./message-buffer.ts";
+import { MessageBuffer, type MessageHome } from "../../common/message-buffer.ts";
 import type { Place } from "./place.ts";
 
 export class SlabShare implements MessageMemory, MessageHome {

@@ -1,25 +1,25 @@
 /** `for await` over what arrives. Ends when the wire is closed; leaving the loop leaves the wire open and loses no message. */
 import type { Envelope } from "../contract.ts";
-import type { Inbox, RecvWaiter } from "./inbox.ts";
+import type { RecvLine, RecvWaiter } from "./recv-line.ts";
 
 const DONE: IteratorResult<Envelope> = { done: true, value: undefined };
 
 export class EnvelopeIterator implements AsyncIterator<Envelope> {
-  private readonly inbox: Inbox;
+  private readonly line: RecvLine;
   /** Calls of `next` that wait, and perhaps some that do not any more. */
   private waits: RecvWaiter[] = [];
   private left = false;
 
-  constructor(inbox: Inbox) {
-    this.inbox = inbox;
+  constructor(line: RecvLine) {
+    this.line = line;
   }
 
   next(): Promise<IteratorResult<Envelope>> {
-    const { inbox } = this;
+    const { line } = this;
     if (this.left) return Promise.resolve(DONE);
-    const queued = inbox.take();
+    const queued = line.take();
     if (queued !== undefined) return Promise.resolve({ done: false, value: queued });
-    if (inbox.isClosed) return Promise.resolve(DONE);
+    if (line.isClosed) return Promise.resolve(DONE);
     return new Promise((resolve) => {
       const waiter: RecvWaiter = {
         state: "waiting",
@@ -28,13 +28,13 @@ export class EnvelopeIterator implements AsyncIterator<Envelope> {
         reject: () => resolve(DONE),
       };
       this.remember(waiter);
-      inbox.enlist(waiter);
+      line.enlist(waiter);
     });
   }
 
   return(): Promise<IteratorResult<Envelope>> {
     this.left = true;
-    for (const waiter of this.waits) this.inbox.giveUp(waiter);
+    for (const waiter of this.waits) this.line.giveUp(waiter);
     this.waits = [];
     return Promise.resolve(DONE);
   }

@@ -1,9 +1,15 @@
-/** One received message as a managed buffer: a range of a slab that it may share with others. */
+/** One received message as a managed buffer: a range of memory that it may share with others. */
 import { toArrayBuffer, type Pointer } from "bun:ffi";
-import { PoolError } from "../../../errors/index.ts";
-import { OwnedMemory, POISON, type MemoryKind, type SlabBuffer } from "../../../memory/index.ts";
+import { PoolError } from "../../errors/index.ts";
+import { OwnedMemory, POISON, type MemoryKind, type SlabBuffer } from "../../memory/index.ts";
 
-/** What a message buffer is a range of. */
+/** Memory of a kind that messages lie in: a slab, or all that a wire receives into. */
+export type MessagePlace = Pick<
+  SlabBuffer,
+  "kind" | "address" | "devicePtr" | "regionHandle" | "regionOffset"
+>;
+
+/** Whose the memory of a message is. */
 export interface MessageHome {
   /** Views are emptied on release: debug mode. */
   readonly strict: boolean;
@@ -11,24 +17,30 @@ export interface MessageHome {
   letGo(): void;
   /** The range must go to nobody. */
   spoil(error: Error): void;
-  /** All of the slab, also where a user has transferred the view of it away. */
+  /** All of the place, also where a user has transferred the view of it away. */
   revive(): Uint8Array;
 }
 
 export class MessageBuffer extends OwnedMemory implements SlabBuffer {
   readonly kind: MemoryKind;
   readonly size: number;
-  private readonly slab: SlabBuffer;
+  private readonly place: MessagePlace;
   private readonly start: number;
   private readonly home: MessageHome;
   private readonly releaseEnvelope: () => void;
   private view: Uint8Array | null = null;
 
-  /** `bytes[start..end)` of the slab. `releaseEnvelope` ends the envelope along with the buffer. */
-  constructor(slab: SlabBuffer, start: number, end: number, home: MessageHome, releaseEnvelope: () => void) {
+  /** `bytes[start..end)` of the place. `releaseEnvelope` ends the envelope along with the buffer. */
+  constructor(
+    place: MessagePlace,
+    start: number,
+    end: number,
+    home: MessageHome,
+    releaseEnvelope: () => void,
+  ) {
     super(home.strict);
-    this.kind = slab.kind;
-    this.slab = slab;
+    this.kind = place.kind;
+    this.place = place;
     this.start = start;
     this.size = end - start;
     this.home = home;
@@ -44,23 +56,23 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
 
   get address(): number {
     this.demandHeld("address");
-    return this.slab.address + this.start;
+    return this.place.address + this.start;
   }
 
   get devicePtr(): bigint | null {
     this.demandHeld("devicePtr");
-    const { devicePtr } = this.slab;
+    const { devicePtr } = this.place;
     return devicePtr === null ? null : devicePtr + BigInt(this.start);
   }
 
   get regionHandle(): number {
     this.demandHeld("regionHandle");
-    return this.slab.regionHandle;
+    return this.place.regionHandle;
   }
 
   get regionOffset(): number {
     this.demandHeld("regionOffset");
-    return this.slab.regionOffset + this.start;
+    return this.place.regionOffset + this.start;
   }
 
   release(): void {
@@ -76,7 +88,7 @@ export class MessageBuffer extends OwnedMemory implements SlabBuffer {
         this.home.letGo();
       },
       (error) => {
-        // Nobody may get the range again, so nobody gets the slab.
+        // Nobody may get the range again.
         this.home.spoil(error instanceof Error ? error : new Error(String(error)));
         this.home.letGo();
       },

@@ -1,6 +1,5 @@
-/** What the transports over the sockets wire have in common: everything but where received bytes land. */
+/** What all transports have in common: everything but where received bytes land. */
 import type { Buffer } from "../memory/index.ts";
-import type { SocketsWire } from "../wire/index.ts";
 import type {
   Capabilities,
   CloseReport,
@@ -11,14 +10,29 @@ import type {
   TransportStats,
 } from "./contract.ts";
 
-export abstract class SocketsTransport implements Transport {
+/** What a transport needs of its wire. */
+export interface Wire {
+  readonly nodeId: string;
+  readonly addresses: readonly string[];
+  connect(address: string, signal?: AbortSignal): Promise<string>;
+  peers(): string[];
+  send(peer: string, message: Uint8Array, signal?: AbortSignal): Promise<void>;
+  trySend(peer: string, message: Uint8Array): boolean;
+  recv(signal?: AbortSignal): Promise<Envelope>;
+  tryRecv(): Envelope | null;
+  iterate(): AsyncIterator<Envelope>;
+  stats(): TransportStats;
+  close(): Promise<CloseReport>;
+}
+
+export abstract class WireTransport<W extends Wire> implements Transport {
   abstract readonly name: TransportName;
   abstract readonly caps: Capabilities;
   abstract readonly poolBytes: number;
   readonly selection: Selection;
-  protected readonly wire: SocketsWire;
+  protected readonly wire: W;
 
-  constructor(wire: SocketsWire, selection: Selection) {
+  constructor(wire: W, selection: Selection) {
     this.wire = wire;
     this.selection = selection;
   }
