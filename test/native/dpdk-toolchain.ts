@@ -24,21 +24,36 @@ function flagsOf(more: readonly string[]): string[] {
   ];
 }
 
-/** Builds `test/native/dpdk_<name>.c` for each name and returns their paths, in that order. */
+export interface DpdkBuild {
+  /** Builds `test/native/dpdk_<name>.c` and returns its path. */
+  program(name: string): Promise<string>;
+  /** The same as a shared library. */
+  library(name: string): Promise<string>;
+}
+
+/** Compiles the parts that all programs have in common. `stem` names what is built, for whoever builds more than once in a shop. */
+export async function dpdkBuild(shop: Workshop, more: readonly string[], stem = "dpdk"): Promise<DpdkBuild> {
+  const flags = flagsOf(more);
+  const parts = [...sources("shim/dpdk"), ...sources("shim/dpdk/flow")];
+  const real = parts.filter((path) => !path.endsWith("/without.c"));
+  const objects = await shop.objects(stem, [...COMMON, ...real], flags);
+  const link = (name: string, kind: readonly string[]): Promise<string> => {
+    const main = join(ROOT, "test", "native", `dpdk_${name}.c`);
+    const inputs = [main, ...objects, `-L${LIBDPDK!.libdir}`, ...LIBRARIES];
+    return shop.link(`${stem}-${name}`, inputs, [...flags, ...kind]);
+  };
+  return { program: (name) => link(name, []), library: (name) => link(name, ["-shared"]) };
+}
+
+/** Builds these programs and returns their paths, in that order. */
 export async function dpdkPrograms(
   shop: Workshop,
   names: readonly string[],
   more: readonly string[],
+  stem?: string,
 ): Promise<string[]> {
-  const flags = flagsOf(more);
-  const parts = sources("shim/dpdk").filter((path) => !path.endsWith("/without.c"));
-  const objects = await shop.objects("dpdk", [...COMMON, ...parts], flags);
+  const build = await dpdkBuild(shop, more, stem);
   const built: string[] = [];
-  for (const name of names) {
-    const main = join(ROOT, "test", "native", `dpdk_${name}.c`);
-    built.push(
-      await shop.link(`dpdk-${name}`, [main, ...objects, `-L${LIBDPDK!.libdir}`, ...LIBRARIES], flags),
-    );
-  }
+  for (const name of names) built.push(await build.program(name));
   return built;
 }

@@ -1,5 +1,5 @@
 /* Captures through net_pcap: each frame is dropped and counted for its own reason. Words: a folder to write into. */
-#include "dpdk_kit.h"
+#include "dpdk_capture.h"
 
 static FILE *capture;
 static struct zap_station us, them;
@@ -8,9 +8,7 @@ static uint32_t length, frames;
 static uint64_t wanted[ZAP_PACKET_VERDICTS];
 
 static void write_frame(enum zap_verdict verdict) {
-  uint32_t head[4] = {0, 0, length, length};
-  CHECK_EQUAL(fwrite(head, sizeof head, 1, capture), 1);
-  CHECK_EQUAL(fwrite(frame, length, 1, capture), 1);
+  capture_write(capture, frame, length);
   wanted[verdict]++;
   frames++;
 }
@@ -35,10 +33,7 @@ static void sum4(void) {
   } while (0)
 
 static void write_capture(const char *path) {
-  capture = fopen(path, "w");
-  if (capture == NULL) exit(1);
-  uint32_t head[6] = {0xa1b2c3d4, 0x00040002, 0, 0, 65535, 1};
-  CHECK_EQUAL(fwrite(head, sizeof head, 1, capture), 1);
+  capture = capture_open(path);
   for (int i = 0; i < 20; i++) {
     WRITE(true, (void)0, ZAP_PACKET_GOOD);
     WRITE(false, (void)0, ZAP_PACKET_GOOD);
