@@ -32,6 +32,15 @@ const dpdk_flags = [_][]const u8{"-std=gnu11"} ++ flags[1..].* ++ [_][]const u8{
 /// For all five libraries.
 const plain = [_][]const u8{ "shim/common/fail.c", "shim/common/rows.c" };
 
+/// For a node: a region, rings, and something that is opened and closed on a thread of its own.
+const node = plain ++ [_][]const u8{
+    "shim/common/arena.c",
+    "shim/common/handles.c",
+    "shim/common/mapping.c",
+    "shim/common/service.c",
+    "shim/common/thread.c",
+};
+
 /// The unified-memory verbs, over a backend.
 const uma = plain ++ [_][]const u8{
     "shim/common/device_thread.c",
@@ -147,7 +156,7 @@ fn dpdkModule(b: *std.Build, target: std.Build.ResolvedTarget, optimize: std.bui
     module.addLibraryPath(b.graph.cwdRelativePath(libdir));
     for ([_][]const u8{ "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal" }) |name|
         module.linkSystemLibrary(name, .{ .use_pkg_config = .no });
-    const shared = plain ++ [_][]const u8{ "shim/common/device_thread.c", "shim/common/handles.c", "shim/common/thread.c" };
+    const shared = node ++ [_][]const u8{"shim/common/device_thread.c"};
     module.addCSourceFiles(.{ .files = &shared, .flags = &flags });
     for ([_][]const u8{ "shim/dpdk", "shim/dpdk/flow" }) |folder| for (sources(b, folder, "")) |source| {
         if (std.mem.endsWith(u8, source, "/without.c")) continue;

@@ -13,12 +13,12 @@ export function number(value: number, digits: number): string {
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-function ratioText(ratio: number | null): string {
+export function ratioText(ratio: number | null): string {
   return ratio === null ? "-" : ratio.toFixed(ratio < 0.1 ? 3 : 2);
 }
 
 /** How far the rounds lie apart, against their middle. */
-function spread(rounds: readonly number[], middle: number): string {
+export function spread(rounds: readonly number[], middle: number): string {
   return `${Math.round(((Math.max(...rounds) - Math.min(...rounds)) / middle) * 100)} %`;
 }
 
@@ -48,7 +48,7 @@ export function table(
   return lines.join("\n");
 }
 
-export function throughputTable({ throughput }: Results): string {
+export function throughputTable({ throughput }: Results, yardstick: string = YARDSTICK): string {
   const rows = throughput.map((row) => [
     bytesText(row.size),
     row.contender,
@@ -57,10 +57,10 @@ export function throughputTable({ throughput }: Results): string {
     ratioText(row.ratio),
     spread(row.rounds, row.messagesPerSecond),
   ]);
-  return table(["size", "contender", "messages/s", "MB/s", `to ${YARDSTICK}`, "spread"], rows, 2, 1);
+  return table(["size", "contender", "messages/s", "MB/s", `to ${yardstick}`, "spread"], rows, 2, 1);
 }
 
-export function roundTripTable({ roundTrip }: Results): string {
+export function roundTripTable({ roundTrip }: Results, yardstick: string = YARDSTICK): string {
   const rows = roundTrip.map((row) => [
     bytesText(row.size),
     row.placement,
@@ -70,7 +70,7 @@ export function roundTripTable({ roundTrip }: Results): string {
     ratioText(row.ratio),
     spread(row.rounds, row.medianMicros),
   ]);
-  const head = ["size", "on", "contender", "median us", "p99 us", `to ${YARDSTICK}`, "spread"];
+  const head = ["size", "on", "contender", "median us", "p99 us", `to ${yardstick}`, "spread"];
   return table(head, rows, 3, 2);
 }
 

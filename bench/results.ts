@@ -6,7 +6,7 @@ import type { Placement } from "./processors.ts";
 
 /** One thing that every contender does in every round. */
 export type Case =
-  | { readonly mode: "throughput"; readonly size: number }
+  | { readonly mode: "throughput"; readonly size: number; readonly placement?: Placement }
   | { readonly mode: "roundtrip"; readonly size: number; readonly placement: Placement };
 
 export interface ThroughputRow {
@@ -46,7 +46,7 @@ export interface Sample {
 
 export function jobOf(theCase: Case, warmMillis: number, runMillis: number): Job {
   const { mode, size } = theCase;
-  const processors = theCase.mode === "roundtrip" ? theCase.placement.processors : null;
+  const processors = theCase.placement?.processors ?? null;
   return { mode, size, warmMillis, runMillis, processors };
 }
 
@@ -56,18 +56,19 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2;
 }
 
-/** The medians of each case, in the order of `cases` and `contenders`; what has no sample has no row. */
+/** The medians of each case, and ratios to the yardstick, in the order of `cases` and `contenders`; what has no sample has no row. */
 export function summarize(
   cases: readonly Case[],
   contenders: readonly string[],
   samples: readonly Sample[],
+  yardstickName: string = YARDSTICK,
 ): Results {
   const throughput: ThroughputRow[] = [];
   const roundTrip: RoundTripRow[] = [];
   for (const theCase of cases) {
     const of = (contender: string) =>
       samples.filter((one) => one.case === theCase && one.contender === contender);
-    const yardstick = of(YARDSTICK);
+    const yardstick = of(yardstickName);
     for (const contender of contenders) {
       const mine = of(contender);
       if (mine.length === 0) continue;

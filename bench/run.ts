@@ -2,85 +2,23 @@
  * The benchmark: messages between two processes over loopback, one contender after the other in every round.
  *
  * What lives here: `contenders.ts` (who), `peers/` (one file each), `child.ts` (a process of a measurement), `measure.ts` (one
- * measurement), `results.ts`, `goals.ts` and `report.ts` (what came of it), and two smaller benchmarks, `pool.ts` and `receive/`, which share
- * `values.ts` (options) and `circumstances.ts`. May import: the public entry of the library, in
- * `peers/zap.ts` alone. Start here.
+ * measurement), `play.ts` (all of them), `results.ts`, `goals.ts` and `report.ts` (what came of it), and benchmarks of their own, `pool.ts`, `receive/` and
+ * `dpdk/`, which share `values.ts` (options) and `circumstances.ts`. May import: the public entry of the library, in
+ * `peers/` alone. Start here.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { circumstances, headLine } from "./circumstances.ts";
-import { CONTENDERS, type Contender } from "./contenders.ts";
+import { CONTENDERS } from "./contenders.ts";
 import { type Goal, goals } from "./goals.ts";
-import { killAll, measure } from "./measure.ts";
-import { HELP, type Options, parseOptions } from "./options.ts";
+import { killAll } from "./measure.ts";
+import { HELP, parseOptions } from "./options.ts";
+import { type Trouble, play, prepareAll } from "./play.ts";
 import { placements } from "./processors.ts";
-import { bytesText, goalsTable, roundTripTable, throughputTable } from "./report.ts";
-import { type Case, type Results, type Sample, jobOf, summarize } from "./results.ts";
+import { goalsTable, roundTripTable, throughputTable } from "./report.ts";
+import { type Case, type Results, summarize } from "./results.ts";
 import { optionsOrEnd } from "./values.ts";
-
-interface Trouble {
-  readonly contender: string;
-  readonly reason: string;
-}
-
-/** Progress goes to standard error, and only where a person looks at it. */
-function progress(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
-async function prepareAll(
-  contenders: readonly Contender[],
-  folder: string,
-  skipped: Trouble[],
-  failed: Trouble[],
-) {
-  const commands = new Map<string, readonly string[]>();
-  for (const contender of contenders) {
-    try {
-      const prepared = await contender.prepare(folder);
-      if ("command" in prepared) commands.set(contender.name, prepared.command);
-      else skipped.push({ contender: contender.name, reason: prepared.skip });
-    } catch (error) {
-      failed.push({ contender: contender.name, reason: textOf(error) });
-    }
-  }
-  return commands;
-}
-
-/** Every contender in turn for each case, round after round; whoever fails at a case is not asked for it again. */
-async function play(
-  cases: readonly Case[],
-  commands: ReadonlyMap<string, readonly string[]>,
-  options: Options,
-  failed: Trouble[],
-): Promise<Sample[]> {
-  const samples: Sample[] = [];
-  const out = new Set<string>();
-  for (let round = 0; round < options.rounds; round++) {
-    for (const theCase of cases) {
-      const on = theCase.mode === "roundtrip" ? `round trip (${theCase.placement.name})` : "one way";
-      const what = `${bytesText(theCase.size)} ${on}`;
-      for (const [contender, command] of commands) {
-        if (out.has(`${contender} ${what}`)) continue;
-        progress(`round ${round + 1} of ${options.rounds}: ${what}, ${contender}`);
-        try {
-          const result = await measure(command, jobOf(theCase, options.warmMillis, options.runMillis));
-          samples.push({ contender, case: theCase, result });
-        } catch (error) {
-          out.add(`${contender} ${what}`);
-          failed.push({ contender, reason: `${what}: ${textOf(error)}` });
-        }
-      }
-    }
-  }
-  progress("");
-  return samples;
-}
 
 function printText(head: object, list: readonly string[], results: Results, reached: readonly Goal[]): void {
   console.log(headLine(head));

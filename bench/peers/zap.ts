@@ -3,7 +3,7 @@ import { type Envelope, type Transport, type TransportEvent, pick } from "../../
 import type { Link, Next, Peer, Take } from "../peer.ts";
 
 /** Whatever the transport reports as lost or turned away fails the run. */
-function onEvent(event: TransportEvent): void {
+export function onEvent(event: TransportEvent): void {
   if (event.type !== "error") return;
   queueMicrotask(() => {
     throw event.error;
@@ -64,6 +64,11 @@ async function serveTrying(transport: Transport, take: Take, echo: boolean): Pro
     }
   }
 }
+
+/** For a transport that was picked elsewhere. */
+export const served = (transport: Transport, take: Take, echo: boolean): void =>
+  void serve(transport, take, echo);
+export const linked = (transport: Transport, peer: string): Link => new ZapLink(transport, peer);
 
 function peerOf(serving: typeof serve, LinkClass: typeof ZapLink): Peer {
   return {

@@ -11,10 +11,10 @@
 #ifndef ZAP_ENGINE_H
 #define ZAP_ENGINE_H
 
-#include "arena.h"
+#include "../common/arena.h"
+#include "../common/ring.h"
 #include "flow/flow.h"
 #include "queue.h"
-#include "ring.h"
 #include "zap_dpdk.h"
 
 /* Memory of one received message, from its first segment until its token is back. Its place in the table is the token. */

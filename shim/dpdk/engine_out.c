@@ -90,7 +90,7 @@ static void released(void *context, void *cookie) {
 }
 
 static enum zap_sent transmit(struct zap_engine *engine, struct zap_queue *queue, const struct zap_flow_output *out, uint64_t now) {
-  struct zap_datagram datagram = {
+  struct zap_outbound datagram = {
       .port = out->to.port,
       .head = out->head,
       .head_length = out->head_length,

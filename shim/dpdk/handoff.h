@@ -5,7 +5,7 @@
 #ifndef ZAP_HANDOFF_H
 #define ZAP_HANDOFF_H
 
-#include "ring.h"
+#include "../common/ring.h"
 
 struct zap_handoff {
   struct zap_ring_end out, back;

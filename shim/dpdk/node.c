@@ -1,24 +1,17 @@
 #include "node.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <rte_config.h>
 #include <rte_version.h>
 
 #include "../common/fail.h"
-#include "../common/thread.h"
+#include "../common/mapping.h"
 #include "eal.h"
-#include "mapping.h"
 
 #define STOP_MS 5000u
-
-enum state { OPENING, OPEN, FAILED, CLOSING, CLOSED };
 
 struct zap_node_region {
   struct zap_object object;
@@ -26,16 +19,8 @@ struct zap_node_region {
 };
 
 struct zap_node {
-  struct zap_object object;
-  /* Of `state` and what follows; held by whoever uses an open node, so that it is not closed meanwhile. */
-  pthread_mutex_t lock;
-  enum state state;
-  bool unwanted; /* close was asked for */
-  int32_t status;
-  char text[ZAP_TEXT_BYTES];
+  struct zap_service service;
   zap_dpdk_node seen;
-  int wake[2]; /* ours, the caller's */
-
   /* The opening and closing thread's, but for the use of an open node. */
   zap_dpdk_settings settings;
   struct zap_flow_allowed *allow;
@@ -53,11 +38,8 @@ static void free_region(struct zap_object *object) {
   free(region);
 }
 
-static void free_node(struct zap_object *object) {
-  struct zap_node *node = (struct zap_node *)object;
-  if (node->wake[0] >= 0) (void)close(node->wake[0]);
-  if (node->wake[1] >= 0) (void)close(node->wake[1]);
-  (void)pthread_mutex_destroy(&node->lock);
+static void destroy(struct zap_service *service) {
+  struct zap_node *node = (struct zap_node *)service;
   free(node->allow);
   free(node);
 }
@@ -221,7 +203,7 @@ static int32_t make_engine(struct zap_node *node, struct zap_flow_settings *flow
       .receive_bytes = s->receive_bytes != 0 ? s->receive_bytes : 4u << 20,
       .total_bytes = s->total_bytes != 0 ? s->total_bytes : 256u << 20,
       .versions = s->versions != 0 ? s->versions : 1,
-      .wake_fd = node->wake[0],
+      .wake_fd = node->service.wake[0],
   };
   /* The queues keep their slots full, and each thread some more. */
   uint32_t busy = port->queues * (port->slots + 512u);
@@ -277,7 +259,8 @@ static int32_t dismantle(struct zap_node *node) {
   return status;
 }
 
-static int32_t open_all(struct zap_node *node) {
+static int32_t open_all(struct zap_service *service) {
+  struct zap_node *node = (struct zap_node *)service;
   struct zap_flow_settings flow;
   flow_settings(node, &flow);
   int32_t status = start_environment(node);
@@ -285,70 +268,33 @@ static int32_t open_all(struct zap_node *node) {
   if (status == ZAP_OK) status = open_port(node);
   if (status == ZAP_OK) status = make_engine(node, &flow);
   if (status == ZAP_OK) status = start_queues(node);
-  return status;
-}
-
-/* Gives up what was opened in vain. */
-static void abandon(struct zap_node *node, int32_t status) {
+  if (status == ZAP_OK) {
+    node->seen.region = zap_handle_open(ZAP_KIND_REGION, &node->region->object);
+    if (node->seen.region < 0) status = node->seen.region;
+  }
+  if (status == ZAP_OK) return ZAP_OK;
   char text[ZAP_TEXT_BYTES];
   zap_text_copy(text, sizeof text, zap_failure());
   (void)dismantle(node);
-  (void)zap_fail(status, "%s", text);
+  return zap_fail(status, "%s", text);
 }
 
-static int32_t close_all(struct zap_node *node) {
+static int32_t close_all(struct zap_service *service, bool unseen) {
+  struct zap_node *node = (struct zap_node *)service;
   zap_engine_abort_all(node->engine);
-  return dismantle(node);
+  int32_t status = dismantle(node);
+  if (unseen) zap_object_release(zap_handle_close(node->seen.region, ZAP_KIND_REGION));
+  return status;
 }
 
-static void set_state(struct zap_node *node, enum state state, int32_t status) {
-  pthread_mutex_lock(&node->lock);
-  node->state = state;
-  node->status = status;
-  if (status != ZAP_OK) zap_text_copy(node->text, sizeof node->text, zap_failure());
-  pthread_mutex_unlock(&node->lock);
+static void show(struct zap_service *service, void *out, int wake_fd) {
+  zap_dpdk_node *seen = out;
+  *seen = ((struct zap_node *)service)->seen;
+  seen->wake_fd = wake_fd;
 }
 
-static void *run_close(void *context) {
-  struct zap_node *node = context;
-  zap_thread_name("zap-dpdk-close");
-  set_state(node, CLOSED, close_all(node));
-  zap_object_release(&node->object);
-  return NULL;
-}
-
-static void *run_open(void *context) {
-  struct zap_node *node = context;
-  zap_thread_name("zap-dpdk-open");
-  int32_t status = open_all(node);
-  if (status == ZAP_OK) {
-    status = zap_handle_open(ZAP_KIND_REGION, &node->region->object);
-    if (status > 0) {
-      node->seen.region = status;
-      status = ZAP_OK;
-    }
-  }
-  if (status != ZAP_OK) {
-    abandon(node, status);
-    set_state(node, FAILED, status);
-    zap_object_release(&node->object);
-    return NULL;
-  }
-  pthread_mutex_lock(&node->lock);
-  bool unwanted = node->unwanted;
-  node->state = unwanted ? CLOSING : OPEN;
-  pthread_mutex_unlock(&node->lock);
-  if (!unwanted) {
-    zap_object_release(&node->object);
-    return NULL;
-  }
-  /* Nobody has learnt of its region. */
-  int32_t closed = close_all(node);
-  zap_object_release(zap_handle_close(node->seen.region, ZAP_KIND_REGION));
-  set_state(node, CLOSED, closed);
-  zap_object_release(&node->object);
-  return NULL;
-}
+const struct zap_service_kind zap_node_kind = {
+    .kind = ZAP_KIND_NODE, .open = open_all, .close = close_all, .show = show, .destroy = destroy};
 
 static int32_t check(const zap_dpdk_settings *s, const zap_dpdk_allowed *allow, uint32_t allowed) {
   if (s == NULL) return zap_fail(ZAP_E_INVALID, "a node needs settings");
@@ -395,114 +341,16 @@ int32_t zap_node_open(const zap_dpdk_settings *settings, const zap_dpdk_allowed 
   if (status != ZAP_OK) return status;
   struct zap_node *node = calloc(1, sizeof *node);
   if (node == NULL) return zap_fail(ZAP_E_MEMORY, "out of memory for a node");
-  zap_object_init(&node->object, free_node);
-  (void)pthread_mutex_init(&node->lock, NULL);
-  node->wake[0] = node->wake[1] = -1;
   node->settings = *settings;
-  if (!copy_allow(node, allow, allowed)) status = zap_fail(ZAP_E_MEMORY, "out of memory for an allow-list");
-  else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, node->wake) != 0) status = zap_fail_system("socketpair");
-  else status = zap_handle_open(ZAP_KIND_NODE, &node->object);
-  if (status > 0) {
-    zap_object_keep(&node->object);
-    int32_t started = zap_thread_start(run_open, node);
-    if (started != ZAP_OK) {
-      zap_object_release(&node->object);
-      zap_handle_drop(status, ZAP_KIND_NODE);
-      status = started;
-    }
-  }
-  zap_object_release(&node->object);
-  return status;
+  if (copy_allow(node, allow, allowed)) return zap_service_start(&node->service, &zap_node_kind);
+  free(node);
+  return zap_fail(ZAP_E_MEMORY, "out of memory for an allow-list");
 }
 
-static struct zap_node *find(int32_t handle) { return (struct zap_node *)zap_handle_keep(handle, ZAP_KIND_NODE); }
+static struct zap_node *node_of(struct zap_service *service) { return (struct zap_node *)service; }
 
-int32_t zap_node_opened(int32_t handle, zap_dpdk_node *out) {
-  struct zap_node *node = find(handle);
-  if (node == NULL) return ZAP_E_HANDLE;
-  pthread_mutex_lock(&node->lock);
-  int32_t status = ZAP_E_AGAIN;
-  if (node->state == OPEN) {
-    status = ZAP_OK;
-    *out = node->seen;
-    /* Theirs from the first time on. */
-    out->wake_fd = node->wake[1];
-    node->wake[1] = -1;
-  } else if (node->state == FAILED) {
-    status = zap_fail(node->status, "%s", node->text);
-  } else if (node->state != OPENING) {
-    status = zap_fail(ZAP_E_HANDLE, "the node was closed");
-  }
-  bool failed = node->state == FAILED;
-  pthread_mutex_unlock(&node->lock);
-  if (failed) zap_handle_drop(handle, ZAP_KIND_NODE);
-  zap_object_release(&node->object);
-  return status;
-}
-
-int32_t zap_node_close(int32_t handle) {
-  struct zap_node *node = find(handle);
-  if (node == NULL) return ZAP_E_HANDLE;
-  pthread_mutex_lock(&node->lock);
-  bool begin = node->state == OPEN;
-  if (begin) node->state = CLOSING;
-  node->unwanted = true;
-  pthread_mutex_unlock(&node->lock);
-  int32_t status = ZAP_OK;
-  if (begin) {
-    zap_object_keep(&node->object);
-    status = zap_thread_start(run_close, node);
-    if (status != ZAP_OK) {
-      /* Here, then, however long it takes. */
-      (void)run_close(node);
-      status = ZAP_OK;
-    }
-  }
-  zap_object_release(&node->object);
-  return status;
-}
-
-int32_t zap_node_closed(int32_t handle) {
-  struct zap_node *node = find(handle);
-  if (node == NULL) return ZAP_E_HANDLE;
-  pthread_mutex_lock(&node->lock);
-  enum state state = node->state;
-  int32_t status = node->status;
-  if (state == OPEN) status = zap_fail(ZAP_E_INVALID, "the node is open");
-  else if (state == OPENING || state == CLOSING) status = ZAP_E_AGAIN;
-  else if (state == FAILED) status = ZAP_OK;
-  else if (status != ZAP_OK) (void)zap_fail(status, "%s", node->text);
-  pthread_mutex_unlock(&node->lock);
-  if (state == CLOSED || state == FAILED) zap_handle_drop(handle, ZAP_KIND_NODE);
-  zap_object_release(&node->object);
-  return status;
-}
-
-struct zap_node *zap_node_use(int32_t handle) {
-  struct zap_node *node = find(handle);
-  if (node == NULL) return NULL;
-  pthread_mutex_lock(&node->lock);
-  if (node->state == OPEN) return node;
-  pthread_mutex_unlock(&node->lock);
-  zap_object_release(&node->object);
-  (void)zap_fail(ZAP_E_HANDLE, "the node is not open");
-  return NULL;
-}
-
-void zap_node_release(struct zap_node *node) {
-  pthread_mutex_unlock(&node->lock);
-  zap_object_release(&node->object);
-}
-
-struct zap_engine *zap_node_engine(struct zap_node *node) { return node->engine; }
-struct zap_port *zap_node_port(struct zap_node *node) { return node->port; }
-struct zap_queue *zap_node_queue(struct zap_node *node, uint32_t number) {
-  return number < node->queue_count ? node->queues[number] : NULL;
-}
-
-int32_t zap_node_region_free(int32_t handle) {
-  struct zap_object *region = zap_handle_close(handle, ZAP_KIND_REGION);
-  if (region == NULL) return ZAP_E_HANDLE;
-  zap_object_release(region);
-  return ZAP_OK;
+struct zap_engine *zap_node_engine(struct zap_service *service) { return node_of(service)->engine; }
+struct zap_port *zap_node_port(struct zap_service *service) { return node_of(service)->port; }
+struct zap_queue *zap_node_queue(struct zap_service *service, uint32_t number) {
+  return number < node_of(service)->queue_count ? node_of(service)->queues[number] : NULL;
 }

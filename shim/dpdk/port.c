@@ -257,7 +257,11 @@ static bool waits_for_link(const struct zap_port *port) {
 }
 
 static bool link_up(const struct zap_port *port) {
-  for (int tries = 0; tries < 20; tries++) {
+  /*
+   * Long enough for a busy machine: a server that greets a client which has given up meanwhile takes its whole process down, inside
+   * DPDK.
+   */
+  for (int tries = 0; tries < 400; tries++) {
     struct rte_eth_link link;
     if (rte_eth_link_get_nowait(port->id, &link) == 0 && link.link_status != 0) return true;
     (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);

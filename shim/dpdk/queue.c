@@ -20,6 +20,9 @@
 #define COPY_BELOW 256
 /* Whoever has just been heard of is likely to be heard of again: nobody sleeps before this long without work. */
 #define QUIET_NS UINT64_C(1000000)
+/* After this long it sleeps longer, so many times: a node with nothing to do costs next to nothing. */
+#define STILL_NS UINT64_C(100000000)
+#define STILL_TIMES 10
 
 /* In the private part of a buffer that stands for payload lying elsewhere. */
 struct lent {
@@ -140,7 +143,7 @@ static void forget_lent(void *address, void *opaque) {
 }
 
 /* A buffer that stands for the payload, or NULL. */
-static struct rte_mbuf *lend(struct zap_queue *queue, const struct zap_datagram *datagram) {
+static struct rte_mbuf *lend(struct zap_queue *queue, const struct zap_outbound *datagram) {
   struct rte_mbuf *tail = rte_pktmbuf_alloc(queue->port->heads);
   if (tail == NULL) return NULL;
   struct lent *lent = rte_mbuf_to_priv(tail);
@@ -157,7 +160,7 @@ static struct rte_mbuf *lend(struct zap_queue *queue, const struct zap_datagram 
 }
 
 /* The buffer that the head is in, with room before it for the other headers. */
-static struct rte_mbuf *take_head(struct zap_queue *queue, const struct zap_datagram *datagram, bool chained) {
+static struct rte_mbuf *take_head(struct zap_queue *queue, const struct zap_outbound *datagram, bool chained) {
   bool in_place = queue->spare != NULL && datagram->head == rte_pktmbuf_mtod(queue->spare, const uint8_t *);
   struct rte_mbuf *head = in_place ? queue->spare : rte_pktmbuf_alloc(chained ? queue->port->heads : queue->port->pool);
   if (head == NULL) return NULL;
@@ -168,12 +171,12 @@ static struct rte_mbuf *take_head(struct zap_queue *queue, const struct zap_data
   return head;
 }
 
-static bool chains(const struct zap_queue *queue, const struct zap_datagram *datagram) {
+static bool chains(const struct zap_queue *queue, const struct zap_outbound *datagram) {
   if (!queue->port->chains || datagram->released == NULL || datagram->payload_length < COPY_BELOW) return false;
   return datagram->head_length <= 384;
 }
 
-static void write_headers(const struct zap_queue *queue, const struct zap_datagram *datagram, const uint8_t *mac, struct rte_mbuf *head,
+static void write_headers(const struct zap_queue *queue, const struct zap_outbound *datagram, const uint8_t *mac, struct rte_mbuf *head,
                           uint32_t length) {
   const struct zap_port *port = queue->port;
   bool is4 = zap_ip_is4(&datagram->ip);
@@ -196,7 +199,7 @@ static void write_headers(const struct zap_queue *queue, const struct zap_datagr
   if (port->sums_udp) head->ol_flags |= (is4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6) | RTE_MBUF_F_TX_UDP_CKSUM;
 }
 
-enum zap_sent zap_queue_send(struct zap_queue *queue, const struct zap_datagram *datagram, uint64_t now) {
+enum zap_sent zap_queue_send(struct zap_queue *queue, const struct zap_outbound *datagram, uint64_t now) {
   const struct zap_port *port = queue->port;
   bool is4 = zap_ip_is4(&datagram->ip);
   uint32_t longest = is4 ? port->longest : port->longest - 20u;
@@ -318,8 +321,13 @@ static void idle(struct zap_queue *queue, uint64_t now) {
     return;
   }
   count(&queue->stats.idles, 1);
-  if (settings->idle == ZAP_IDLE_PAUSE || now - queue->busy_at < QUIET_NS) (void)sched_yield();
-  else (void)nanosleep(&(struct timespec){.tv_nsec = (long)settings->sleep_us * 1000}, NULL);
+  uint64_t quiet = now - queue->busy_at;
+  if (settings->idle == ZAP_IDLE_PAUSE || quiet < QUIET_NS) {
+    (void)sched_yield();
+    return;
+  }
+  long us = (long)settings->sleep_us * (quiet < STILL_NS ? 1 : STILL_TIMES);
+  (void)nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
 }
 
 bool zap_queue_poll(struct zap_queue *queue) {

@@ -13,7 +13,7 @@
 enum zap_idle {
   ZAP_IDLE_SPIN,  /* polls on: shortest delay, and a core for itself */
   ZAP_IDLE_PAUSE, /* pauses between polls, and gives way to other threads after `idle_polls` of them */
-  ZAP_IDLE_SLEEP, /* likewise, but sleeps for `sleep_us` once nothing was to be done for a millisecond */
+  ZAP_IDLE_SLEEP, /* likewise, but sleeps for `sleep_us` once nothing was to be done for a millisecond, ten times as long after 100 ms */
 };
 
 struct zap_queue;
@@ -58,7 +58,7 @@ bool zap_queue_poll(struct zap_queue *queue);
 void zap_queue_detach(struct zap_queue *queue);
 
 /* A datagram to send: head, then payload, together at most the port's `longest`. */
-struct zap_datagram {
+struct zap_outbound {
   struct zap_ip ip;
   uint16_t port;
   const uint8_t *head; /* copied, unless it lies where zap_queue_head said */
@@ -85,7 +85,7 @@ enum zap_sent {
 /* Room for the next datagram's head (and payload), `*room` bytes, so that it need not be copied; NULL where there is no buffer. */
 uint8_t *zap_queue_head(struct zap_queue *queue, uint32_t *room);
 /* What was given may leave only at the end of this turn, or with zap_queue_flush. */
-enum zap_sent zap_queue_send(struct zap_queue *queue, const struct zap_datagram *datagram, uint64_t now);
+enum zap_sent zap_queue_send(struct zap_queue *queue, const struct zap_outbound *datagram, uint64_t now);
 void zap_queue_flush(struct zap_queue *queue);
 void zap_queue_release(struct zap_queue *queue, void *buffer);
 

@@ -18,14 +18,19 @@ int32_t zap_dpdk_open(const zap_dpdk_settings *settings, const zap_dpdk_allowed 
 
 int32_t zap_dpdk_opened(int32_t handle, zap_dpdk_node *node) {
   if (node == NULL) return zap_fail(ZAP_E_INVALID, "there is no place for the node");
-  return zap_node_opened(handle, node);
+  return zap_service_opened(handle, &zap_node_kind, node);
 }
 
-int32_t zap_dpdk_close(int32_t handle) { return zap_node_close(handle); }
+int32_t zap_dpdk_close(int32_t handle) { return zap_service_close(handle, &zap_node_kind); }
 
-int32_t zap_dpdk_closed(int32_t handle) { return zap_node_closed(handle); }
+int32_t zap_dpdk_closed(int32_t handle) { return zap_service_closed(handle, &zap_node_kind); }
 
-int32_t zap_dpdk_region_free(int32_t region) { return zap_node_region_free(region); }
+int32_t zap_dpdk_region_free(int32_t handle) {
+  struct zap_object *region = zap_handle_close(handle, ZAP_KIND_REGION);
+  if (region == NULL) return ZAP_E_HANDLE;
+  zap_object_release(region);
+  return ZAP_OK;
+}
 
 static int32_t status_of(enum zap_flow_status status) {
   switch (status) {
@@ -39,7 +44,7 @@ static int32_t status_of(enum zap_flow_status status) {
 int32_t zap_dpdk_dial_begin(int32_t handle, const zap_dpdk_dial *dial) {
   if (dial == NULL || dial->number == 0 || dial->port == 0 || dial->id_length > sizeof dial->id)
     return zap_fail(ZAP_E_INVALID, "a dial needs a number, an address, and a node id of at most 60 bytes");
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   struct zap_flow_address to = {.port = dial->port};
   struct zap_flow_id expected = {.length = dial->id_length};
@@ -49,22 +54,22 @@ int32_t zap_dpdk_dial_begin(int32_t handle, const zap_dpdk_dial *dial) {
   struct zap_endpoint *endpoint = zap_engine_visit(zap_node_engine(node), &now);
   enum zap_flow_status status = zap_endpoint_dial(endpoint, now, &to, dial->id_length == 0 ? NULL : &expected, dial->number);
   zap_engine_leave(zap_node_engine(node));
-  zap_node_release(node);
+  zap_service_release(node);
   return status_of(status);
 }
 
 int32_t zap_dpdk_dial_cancel(int32_t handle, uint32_t number) {
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   uint64_t now;
   zap_endpoint_cancel(zap_engine_visit(zap_node_engine(node), &now), number);
   zap_engine_leave(zap_node_engine(node));
-  zap_node_release(node);
+  zap_service_release(node);
   return ZAP_OK;
 }
 
 int32_t zap_dpdk_flow_close(int32_t handle, uint32_t flow) {
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   uint64_t now;
   struct zap_endpoint *endpoint = zap_engine_visit(zap_node_engine(node), &now);
@@ -72,34 +77,34 @@ int32_t zap_dpdk_flow_close(int32_t handle, uint32_t flow) {
   while (zap_engine_take_sends(zap_node_engine(node))) continue;
   zap_endpoint_close(endpoint, now, flow);
   zap_engine_leave(zap_node_engine(node));
-  zap_node_release(node);
+  zap_service_release(node);
   return ZAP_OK;
 }
 
 int32_t zap_dpdk_flow_abort(int32_t handle, uint32_t flow) {
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   uint64_t now;
   zap_endpoint_abort(zap_engine_visit(zap_node_engine(node), &now), flow);
   zap_engine_leave(zap_node_engine(node));
-  zap_node_release(node);
+  zap_service_release(node);
   return ZAP_OK;
 }
 
 int32_t zap_dpdk_neighbour(int32_t handle, const uint8_t *ip, const uint8_t *mac) {
   if (ip == NULL || mac == NULL) return zap_fail(ZAP_E_INVALID, "a neighbour has an IP and a MAC address");
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   struct zap_ip of;
   memcpy(of.bytes, ip, sizeof of.bytes);
   bool set = zap_neighbours_set(&zap_node_port(node)->neighbours, &of, mac);
-  zap_node_release(node);
+  zap_service_release(node);
   return set ? ZAP_OK : zap_fail(ZAP_E_LIMIT, "there is no room for a further static neighbour");
 }
 
 int32_t zap_dpdk_stats_read(int32_t handle, zap_dpdk_stats *stats) {
   if (stats == NULL) return zap_fail(ZAP_E_INVALID, "there is no place for the counters");
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   zap_engine_stats(zap_node_engine(node), stats);
   struct zap_port_stats port;
@@ -111,17 +116,17 @@ int32_t zap_dpdk_stats_read(int32_t handle, zap_dpdk_stats *stats) {
     stats->link = port.link;
     stats->mbit = port.mbit;
   }
-  zap_node_release(node);
+  zap_service_release(node);
   return ZAP_OK;
 }
 
 int32_t zap_dpdk_queue_read(int32_t handle, uint32_t number, zap_dpdk_queue *queue) {
   if (queue == NULL) return zap_fail(ZAP_E_INVALID, "there is no place for the counters");
-  struct zap_node *node = zap_node_use(handle);
+  struct zap_service *node = zap_service_use(handle, &zap_node_kind);
   if (node == NULL) return ZAP_E_HANDLE;
   const struct zap_queue *of = zap_node_queue(node, number);
   if (of == NULL) {
-    zap_node_release(node);
+    zap_service_release(node);
     return zap_fail(ZAP_E_INVALID, "the port has no queue %u", number);
   }
   struct zap_queue_stats seen;
@@ -138,7 +143,7 @@ int32_t zap_dpdk_queue_read(int32_t handle, uint32_t number, zap_dpdk_queue *que
       .no_buffer = seen.no_buffer,
       .full = seen.full,
   };
-  zap_node_release(node);
+  zap_service_release(node);
   return ZAP_OK;
 }
 

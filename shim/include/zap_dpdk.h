@@ -44,7 +44,7 @@ enum zap_dpdk_flag {
 enum zap_dpdk_idle {
   ZAP_DPDK_SPIN = 0,  /* polls on: the shortest delay, and a core for each queue */
   ZAP_DPDK_YIELD = 1, /* gives way to other threads after 64 polls that found nothing */
-  ZAP_DPDK_SLEEP = 2  /* gives way at first, and sleeps for `sleep_us` after a millisecond without work */
+  ZAP_DPDK_SLEEP = 2  /* gives way at first, and sleeps for `sleep_us` after a millisecond without work, ten times as long after 100 ms */
 };
 
 /* How to open a node. Texts end in a zero byte. Zero means the default, unless said otherwise. 1504 bytes. */

@@ -5,8 +5,8 @@ import { ROOT, sources, type Workshop } from "./toolchain.ts";
 
 export const LIBDPDK = findLibdpdk();
 
-const COMMON = ["fail", "rows", "thread", "handles", "device_thread"].map((name) =>
-  join(ROOT, "shim", "common", `${name}.c`),
+const COMMON = ["fail", "rows", "thread", "handles", "device_thread", "arena", "mapping", "service"].map(
+  (name) => join(ROOT, "shim", "common", `${name}.c`),
 );
 const LIBRARIES = ["ethdev", "mbuf", "mempool", "ring", "eal"].map((name) => `-lrte_${name}`);
 /** Headers of DPDK's take these instructions for granted. */

@@ -107,14 +107,14 @@ describe.skipIf(compiler.skip)(`of the DPDK part${compiler.because}`, () => {
   test(
     "the area of messages takes and gives, and all of it comes together again, under sanitizers",
     async () => {
-      const files = [join(ROOT, "test/native/dpdk_arena.c"), ...parts("dpdk/arena", "common/fail")];
+      const files = [join(ROOT, "test/native/dpdk_arena.c"), ...parts("common/arena", "common/fail")];
       await expectOk([await shop.link("arena", files, ADDRESS)], "arena");
     },
     LIMIT,
   );
 
   const mapping = (name: string) => {
-    const files = [join(ROOT, "test/native/dpdk_mapping.c"), ...parts("dpdk/mapping", "common/fail")];
+    const files = [join(ROOT, "test/native/dpdk_mapping.c"), ...parts("common/mapping", "common/fail")];
     return shop.link(name, files, ADDRESS);
   };
   test(

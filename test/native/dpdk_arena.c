@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "../../shim/common/fail.h"
-#include "../../shim/dpdk/arena.h"
+#include "../../shim/common/arena.h"
 #include "check.h"
 
 #define KIB 1024u

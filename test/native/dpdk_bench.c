@@ -1,28 +1,24 @@
 /*
- * What a packet costs from the burst to the ring, on one core: nanoseconds, by net_null (whose buffers hold ready frames) and by net_ring. Prints
- * lines of JSON. Words: seconds for each.
+ * What a packet costs from the burst to the ring, on one core: nanoseconds, by net_null (whose buffers hold ready frames) and by
+ * net_ring. Prints lines of JSON. Times are those that the thread has run, but for the consumer beside. Words: seconds for each.
  */
-#include <sched.h>
-
-#include "dpdk_kit.h"
-
-#define SLOTS 4096u
+#include "dpdk_bench.h"
 
 struct result {
   uint64_t packets, good, full, nanos; /* handed over, seen by the consumer, dropped as the ring was full */
 };
-
-static zap_ring *new_ring(void) {
-  zap_ring *ring = aligned_alloc(128, ZAP_RING_HEAD_BYTES + SLOTS * ZAP_RING_ENTRY_BYTES);
-  if (ring == NULL || !zap_ring_init(ring, SLOTS)) exit(1);
-  return ring;
-}
 
 struct consumer {
   struct zap_ring_end out, back;
   atomic_bool stop;
   uint64_t taken, bytes;
 };
+
+static void attach_consumer(struct consumer *consumer, struct bench *bench) {
+  *consumer = (struct consumer){.taken = 0};
+  zap_ring_attach(&consumer->out, bench->out);
+  zap_ring_attach(&consumer->back, bench->back);
+}
 
 /* Takes every entry, looks at its first bytes and gives it back. */
 static uint32_t consume(struct consumer *consumer) {
@@ -46,152 +42,118 @@ static void *consume_all(void *context) {
 }
 
 static void print(const char *what, const char *device, uint32_t size, const char *how, struct result result) {
-  printf("{\"what\":\"%s\",\"device\":\"%s\",\"bytes\":%u,\"cores\":\"%s\",\"packets\":%llu,\"good\":%llu,\"full\":%llu,\"nanos\":%.2f,\"mpps\":%.2f}\n", what,
-         device, size, how, (unsigned long long)result.packets, (unsigned long long)result.good, (unsigned long long)result.full,
-         (double)result.nanos / (double)(result.packets == 0 ? 1 : result.packets), (double)result.packets * 1000 / (double)result.nanos);
+  printf("{\"what\":\"%s\",\"device\":\"%s\",\"bytes\":%u,\"cores\":\"%s\",", what, device, size, how);
+  double packets = (double)(result.packets == 0 ? 1 : result.packets), nanos = (double)result.nanos;
+  printf("\"packets\":%llu,\"good\":%llu,\"full\":%llu,", (unsigned long long)result.packets, (unsigned long long)result.good,
+         (unsigned long long)result.full);
+  printf("\"nanos\":%.2f,\"mpps\":%.2f}\n", nanos / packets, packets * 1000 / nanos);
 }
 
-static bool nothing(void *context, struct zap_queue *queue, const struct zap_packet *packet, void *buffer, uint64_t now) {
+#define WAITS 65536u
+
+/* How long after its burst a packet has passed all checks: the last one of a full burst, who waits for 31 others. */
+struct passed {
+  uint64_t burst, place;
+  uint32_t waits;
+  uint32_t waited[WAITS];
+};
+
+static int by_value(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static bool checked(void *context, struct zap_queue *queue, const struct zap_packet *packet, void *buffer, uint64_t now) {
   (void)queue;
+  (void)packet;
   (void)buffer;
-  (void)now;
-  *(uint64_t *)context += packet->length;
+  struct passed *passed = context;
+  passed->place = passed->burst == now ? passed->place + 1 : 1;
+  passed->burst = now;
+  if (passed->place == 32 && passed->waits < WAITS) passed->waited[passed->waits++] = (uint32_t)(zap_now() - now);
   return false;
 }
 
-/* A frame of `size` bytes, with its check sequence, in every buffer of the region: net_null touches none. */
-static void fill(struct zap_port *port, uint8_t *region, uint32_t size) {
-  uint8_t payload[2048], frame[2100];
-  struct zap_station from = kit_station(2);
-  uint32_t length = size - 4 - ZAP_HEADERS4;
-  kit_payload(payload, length, 1);
-  uint32_t bytes = kit_frame(frame, &from, &port->station, true, payload, length);
-  for (uint32_t i = 0; i < port->buffers; i++) memcpy(region + (size_t)i * port->buffer_bytes + 128, frame, bytes);
-}
-
-static void null_device(uint8_t *region, size_t page, uint32_t size, double seconds) {
-  char device[64];
-  (void)snprintf(device, sizeof device, "net_null0,size=%u,copy=0", size - 4);
-  struct zap_port_settings settings = kit_port(device, 1, region, page);
-  struct zap_port *port;
-  MUST(zap_port_open(&settings, &port));
-  fill(port, region, size);
-  uint64_t sum = 0, span = (uint64_t)(seconds * 1e9);
+static void poll_for(struct zap_queue *queue, struct consumer *consumer, bool alone, uint64_t span, struct result *result) {
+  uint64_t begin = zap_now(), cpu = bench_cpu(), before = consumer == NULL ? 0 : consumer->taken;
   struct zap_queue_stats stats;
-  struct zap_queue *queue;
-  /* Burst, checks and the buffers' way back, without the ring. */
-  struct zap_queue_settings alone = {.cpu = -1, .idle = ZAP_IDLE_SPIN, .packet = nothing, .context = &sum};
-  MUST(zap_queue_attach(port, 0, &alone, &queue));
-  uint64_t begin = zap_now();
-  while (zap_now() - begin < span)
-    for (int i = 0; i < 256; i++) (void)zap_queue_poll(queue);
-  uint64_t end = zap_now();
-  zap_queue_stats(queue, &stats);
-  zap_queue_detach(queue);
-  print("burst and checks", "net_null", size, "1", (struct result){stats.packets_in, stats.verdict[ZAP_PACKET_GOOD], 0, end - begin});
-  /* To the ring, and a consumer in turn with it on the same core. */
-  zap_ring *out = new_ring(), *back = new_ring();
-  struct zap_handoff handoff;
-  MUST(zap_handoff_init(&handoff, out, back));
-  struct consumer consumer = {.taken = 0};
-  zap_ring_attach(&consumer.out, out);
-  zap_ring_attach(&consumer.back, back);
-  struct zap_queue_settings ring = {.cpu = -1, .idle = ZAP_IDLE_SPIN, .handoff = &handoff};
-  MUST(zap_queue_attach(port, 0, &ring, &queue));
-  begin = zap_now();
   while (zap_now() - begin < span) {
     for (int i = 0; i < 256; i++) {
       (void)zap_queue_poll(queue);
-      (void)consume(&consumer);
+      if (consumer != NULL) (void)consume(consumer);
     }
   }
-  end = zap_now();
+  result->nanos = alone ? bench_cpu() - cpu : zap_now() - begin;
   zap_queue_stats(queue, &stats);
-  print("burst to ring, consumer in turn", "net_null", size, "1",
-        (struct result){stats.verdict[ZAP_PACKET_GOOD], consumer.taken, stats.verdict[ZAP_PACKET_RING], end - begin});
+  result->packets = stats.verdict[ZAP_PACKET_GOOD];
+  result->full = stats.verdict[ZAP_PACKET_RING];
+  result->good = consumer == NULL ? result->packets : consumer->taken - before;
+}
+
+static void null_device(uint8_t *region, size_t page, uint32_t size, uint64_t span) {
+  struct bench bench;
+  struct zap_queue *queue;
+  struct consumer consumer;
+  struct result result;
+  bench_open(&bench, BENCH_NULL, region, page, size);
+  /* Burst, checks and the buffers' way back, without the ring. */
+  static struct passed passed;
+  passed.waits = 0;
+  struct zap_queue_settings alone = {.cpu = -1, .idle = ZAP_IDLE_SPIN, .packet = checked, .context = &passed};
+  MUST(zap_queue_attach(bench.port, 0, &alone, &queue));
+  poll_for(queue, NULL, true, span, &result);
   zap_queue_detach(queue);
+  print("burst and checks", "net_null", size, "1", result);
+  qsort(passed.waited, passed.waits, sizeof *passed.waited, by_value);
+  print("until the last of 32 is checked", "net_null", size, "1", (struct result){1, passed.waits, 0, passed.waited[passed.waits / 2]});
+  /* To the ring, and a consumer in turn with it on the same core. */
+  struct zap_queue_settings ring = bench_queue(&bench, BENCH_NULL);
+  attach_consumer(&consumer, &bench);
+  MUST(zap_queue_attach(bench.port, 0, &ring, &queue));
+  poll_for(queue, &consumer, true, span, &result);
+  zap_queue_detach(queue);
+  print("burst to ring, consumer in turn", "net_null", size, "1", result);
   /* To the ring, and a consumer on another core. */
-  MUST(zap_queue_attach(port, 0, &ring, &queue));
+  MUST(zap_queue_attach(bench.port, 0, &ring, &queue));
   pthread_t thread;
   uint64_t before = consumer.taken;
   (void)pthread_create(&thread, NULL, consume_all, &consumer);
-  begin = zap_now();
-  while (zap_now() - begin < span)
-    for (int i = 0; i < 256; i++) (void)zap_queue_poll(queue);
-  end = zap_now();
-  zap_queue_stats(queue, &stats);
+  poll_for(queue, NULL, false, span, &result);
   pause_millis(20);
   atomic_store(&consumer.stop, true);
   (void)pthread_join(thread, NULL);
-  print("burst to ring, consumer beside", "net_null", size, "2",
-        (struct result){stats.verdict[ZAP_PACKET_GOOD], consumer.taken - before, stats.verdict[ZAP_PACKET_RING], end - begin});
+  result.good = consumer.taken - before;
+  print("burst to ring, consumer beside", "net_null", size, "2", result);
   zap_queue_detach(queue);
-  zap_handoff_destroy(&handoff);
-  free(out);
-  free(back);
-  MUST(zap_port_close(port, NULL));
-}
-
-struct sender {
-  struct zap_ip to;
-  uint32_t length;
-  uint8_t payload[1500];
-};
-
-static bool send_burst(void *context, struct zap_queue *queue, uint64_t now) {
-  struct sender *sender = context;
-  struct zap_datagram datagram = {.ip = sender->to, .port = KIT_PORT, .payload = sender->payload, .payload_length = sender->length};
-  for (int i = 0; i < 32; i++)
-    if (zap_queue_send(queue, &datagram, now) != ZAP_SENT) break;
-  return true;
+  bench_close(&bench);
 }
 
 /* Headers, checksum and copy of what is sent, net_ring, burst, checks, ring, consumer: all on one core. */
-static void ring_device(uint8_t *region, size_t page, uint32_t size, double seconds) {
-  struct zap_port_settings settings = kit_port("net_ring0", 1, region, page);
-  struct zap_port *port;
+static void ring_device(uint8_t *region, size_t page, uint32_t size, uint64_t span) {
+  struct bench bench;
   struct zap_queue *queue;
-  MUST(zap_port_open(&settings, &port));
-  struct sender sender = {.to = kit_ip4(1), .length = size - 4 - ZAP_HEADERS4};
-  kit_payload(sender.payload, sender.length, 1);
-  CHECK(zap_neighbours_set(&port->neighbours, &sender.to, port->station.mac));
-  zap_ring *out = new_ring(), *back = new_ring();
-  struct zap_handoff handoff;
-  MUST(zap_handoff_init(&handoff, out, back));
-  struct consumer consumer = {.taken = 0};
-  zap_ring_attach(&consumer.out, out);
-  zap_ring_attach(&consumer.back, back);
-  struct zap_queue_settings ring = {.cpu = -1, .idle = ZAP_IDLE_SPIN, .handoff = &handoff, .turn = send_burst, .context = &sender};
-  MUST(zap_queue_attach(port, 0, &ring, &queue));
-  uint64_t span = (uint64_t)(seconds * 1e9), begin = zap_now();
-  while (zap_now() - begin < span) {
-    for (int i = 0; i < 256; i++) {
-      (void)zap_queue_poll(queue);
-      (void)consume(&consumer);
-    }
-  }
-  uint64_t end = zap_now();
-  struct zap_queue_stats stats;
-  zap_queue_stats(queue, &stats);
-  print("sent, burst to ring, consumer in turn", "net_ring", size, "1",
-        (struct result){stats.verdict[ZAP_PACKET_GOOD], consumer.taken, stats.verdict[ZAP_PACKET_RING], end - begin});
+  struct consumer consumer;
+  struct result result;
+  bench_open(&bench, BENCH_RING, region, page, size);
+  attach_consumer(&consumer, &bench);
+  struct zap_queue_settings ring = bench_queue(&bench, BENCH_RING);
+  MUST(zap_queue_attach(bench.port, 0, &ring, &queue));
+  poll_for(queue, &consumer, true, span, &result);
+  print("sent, burst to ring, consumer in turn", "net_ring", size, "1", result);
   zap_queue_detach(queue);
-  zap_handoff_destroy(&handoff);
-  free(out);
-  free(back);
-  MUST(zap_port_close(port, NULL));
+  bench_close(&bench);
 }
 
 int main(int count, char **words) {
-  double seconds = count > 1 ? atof(words[1]) : 1;
+  uint64_t span = (uint64_t)((count > 1 ? atof(words[1]) : 1) * 1e9);
   size_t page;
   uint8_t *region = kit_region(&page);
   struct zap_eal_settings settings = kit_eal();
   MUST(zap_eal_start(&settings));
   for (int i = 0; i < 2; i++) {
     uint32_t size = i == 0 ? 64 : 1500;
-    null_device(region, page, size, seconds);
-    ring_device(region, page, size, seconds);
+    null_device(region, page, size, span);
+    ring_device(region, page, size, span);
   }
   return atomic_load(&checks_failed) == 0 ? 0 : 1;
 }

@@ -19,7 +19,7 @@ static inline void echo_sent(void *context, void *cookie) {
 static inline bool echo_packet(void *context, struct zap_queue *queue, const struct zap_packet *packet, void *buffer, uint64_t now) {
   struct echo *echo = context;
   echo->queue = queue;
-  struct zap_datagram datagram = {.ip = zap_packet_from(packet), .port = packet->from_port, .head = packet->payload, .head_length = 8,
+  struct zap_outbound datagram = {.ip = zap_packet_from(packet), .port = packet->from_port, .head = packet->payload, .head_length = 8,
                                   .payload = packet->payload + 8, .payload_length = packet->length - 8, .released = echo_sent,
                                   .context = echo, .cookie = buffer};
   atomic_fetch_add(&echo->kept, 1);

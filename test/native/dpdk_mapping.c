@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "../../shim/common/fail.h"
-#include "../../shim/dpdk/mapping.h"
+#include "../../shim/common/mapping.h"
 #include "check.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -27,7 +27,7 @@ static bool client_turn(void *context, struct zap_queue *queue, uint64_t now) {
     uint8_t payload[1472];
     uint32_t length = 16 + client->next * 7 % 1400;
     kit_payload(payload, length, client->next);
-    struct zap_datagram datagram = {.ip = client->to, .port = KIT_PORT, .payload = payload, .payload_length = length};
+    struct zap_outbound datagram = {.ip = client->to, .port = KIT_PORT, .payload = payload, .payload_length = length};
     if (zap_queue_send(queue, &datagram, now) != ZAP_SENT) break;
     client->next++;
     sent = true;

@@ -176,7 +176,7 @@ static bool send_some(void *context, struct zap_queue *queue, uint64_t now) {
     uint8_t payload[1400];
     uint32_t length = 8 + sending->sent % 1300, room = 0;
     kit_payload(payload, length, sending->sent);
-    struct zap_datagram datagram = {.ip = sending->to, .port = KIT_PORT, .head = payload, .head_length = 8, .payload = payload + 8,
+    struct zap_outbound datagram = {.ip = sending->to, .port = KIT_PORT, .head = payload, .head_length = 8, .payload = payload + 8,
                                     .payload_length = length - 8, .released = count_released, .context = sending};
     if (sending->sent % 3 == 0) {
       uint8_t *at = zap_queue_head(queue, &room);
@@ -270,15 +270,15 @@ static void test_null_device(void *region, size_t page) {
   static uint8_t payload[1400];
   for (uint32_t i = 0; i < 5000; i++) {
     kit_payload(payload, sizeof payload, i);
-    struct zap_datagram datagram = {.ip = to, .port = 1, .head = payload, .head_length = 64, .payload = payload + 64,
+    struct zap_outbound datagram = {.ip = to, .port = 1, .head = payload, .head_length = 64, .payload = payload + 64,
                                     .payload_length = sizeof payload - 64 - i % 1300, .released = count_released, .context = &sending};
     CHECK_EQUAL(zap_queue_send(queue, &datagram, zap_now()), ZAP_SENT);
   }
   zap_queue_flush(queue);
   CHECK_EQUAL(sending.released, 5000);
-  struct zap_datagram large = {.ip = to, .port = 1, .payload = payload, .payload_length = 1473};
+  struct zap_outbound large = {.ip = to, .port = 1, .payload = payload, .payload_length = 1473};
   CHECK_EQUAL(zap_queue_send(queue, &large, zap_now()), ZAP_SENT_TOO_LONG);
-  struct zap_datagram unknown = {.ip = kit_ip4(77), .port = 1, .payload = payload, .payload_length = 10};
+  struct zap_outbound unknown = {.ip = kit_ip4(77), .port = 1, .payload = payload, .payload_length = 10};
   CHECK_EQUAL(zap_queue_send(queue, &unknown, zap_now()), ZAP_SENT_WAITING);
   zap_queue_stats(queue, &stats);
   CHECK_EQUAL(stats.asked, 1);

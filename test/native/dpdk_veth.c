@@ -21,7 +21,7 @@ static bool greet(void *context, struct zap_queue *queue, uint64_t now) {
   struct side *side = context;
   uint8_t payload[300];
   kit_payload(payload, sizeof payload, 1);
-  struct zap_datagram datagram = {.ip = kit_ip4(2), .port = KIT_PORT, .payload = payload, .payload_length = sizeof payload};
+  struct zap_outbound datagram = {.ip = kit_ip4(2), .port = KIT_PORT, .payload = payload, .payload_length = sizeof payload};
   if (!side->greeted4) side->greeted4 = zap_queue_send(queue, &datagram, now) == ZAP_SENT;
   datagram.ip = kit_ip6(2);
   if (!side->greeted6) side->greeted6 = zap_queue_send(queue, &datagram, now) == ZAP_SENT;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "../common/fail.h"
+#include "fail.h"
 
 #define MOST_BYTES (UINT64_C(1) << 42)
 /* Blocks of 2^0 to 2^32 units. */

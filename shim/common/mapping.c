@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../common/fail.h"
+#include "fail.h"
 
 #define FOLDER "/sys/kernel/mm/hugepages"
 /* Sizes of hugepages; no processor has more than five. */
