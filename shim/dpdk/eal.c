@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_config.h>
 #include <rte_alarm.h>
@@ -134,9 +135,29 @@ static int32_t own_cpus(char *text, size_t capacity) {
 
 static bool only(const char *text, const char *these) { return text[0] != 0 && text[strspn(text, these)] == 0; }
 
+/* A failure to start is for good: a CPU that is not there must not bring it about. */
+static int32_t check_cpus(const char *list) {
+  for (const char *at = list; *at != 0;) {
+    char *end;
+    unsigned long first = strtoul(at, &end, 10), last = first;
+    if (end != at && *end == '-') last = strtoul(at = end + 1, &end, 10);
+    if (end == at || (*end != 0 && *end != ',')) return zap_fail(ZAP_E_INVALID, "\"%.60s\" is no list of CPUs such as 0-3,8", list);
+    for (unsigned long cpu = first < last ? first : last; cpu <= first || cpu <= last; cpu++) {
+      char path[64];
+      (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%lu", cpu);
+      if (cpu >= CPU_SETSIZE || access(path, F_OK) != 0)
+        return zap_fail(ZAP_E_INVALID, "\"%.60s\" is where DPDK's own thread may run, and there is no CPU %lu", list, cpu);
+    }
+    at = *end == ',' ? end + 1 : end;
+  }
+  return ZAP_OK;
+}
+
 static int32_t check(const struct zap_eal_settings *settings) {
   if (settings->cpus != NULL && (!only(settings->cpus, "0123456789,-") || strlen(settings->cpus) > 512))
     return zap_fail(ZAP_E_INVALID, "\"%.60s\" is no list of CPUs such as 0-3,8", settings->cpus);
+  int32_t status = settings->cpus == NULL ? ZAP_OK : check_cpus(settings->cpus);
+  if (status != ZAP_OK) return status;
   if (settings->pci_count > 16) return zap_fail(ZAP_E_INVALID, "%u network cards are more than the 16 that are possible", settings->pci_count);
   for (uint32_t i = 0; i < settings->pci_count; i++)
     if (!only(settings->pci[i], "0123456789abcdefABCDEF:.") || strlen(settings->pci[i]) > 16)
@@ -261,6 +282,9 @@ struct between {
 
 static void run_between(void *argument) {
   struct between *call = argument;
+  /* All that was written before it was asked for is to be seen here, and a sanitizer is to see that it is. */
+  pthread_mutex_lock(&call->lock);
+  pthread_mutex_unlock(&call->lock);
   int32_t status = call->run(call->context);
   pthread_mutex_lock(&call->lock);
   call->status = status;
@@ -272,9 +296,12 @@ static void run_between(void *argument) {
 
 int32_t zap_eal_run_between(int32_t (*run)(void *context), void *context) {
   struct between call = {.run = run, .context = context, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-  int result = rte_eal_alarm_set(1, run_between, &call);
-  if (result != 0) return zap_eal_fail(ZAP_E_DRIVER, -result, "rte_eal_alarm_set failed");
   pthread_mutex_lock(&call.lock);
+  int result = rte_eal_alarm_set(1, run_between, &call);
+  if (result != 0) {
+    pthread_mutex_unlock(&call.lock);
+    return zap_eal_fail(ZAP_E_DRIVER, -result, "rte_eal_alarm_set failed");
+  }
   /* However long: the caller of zap_eal_run has the limit. */
   while (!call.done) pthread_cond_wait(&call.changed, &call.lock);
   pthread_mutex_unlock(&call.lock);

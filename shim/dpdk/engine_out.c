@@ -86,7 +86,8 @@ static void released(void *context, void *cookie) {
   }
   pthread_mutex_lock(&engine->lock);
   zap_engine_dereference(engine, number);
-  pthread_mutex_unlock(&engine->lock);
+  /* It may have been all that the caller's token was waiting for. */
+  zap_engine_leave(engine);
 }
 
 static enum zap_sent transmit(struct zap_engine *engine, struct zap_queue *queue, const struct zap_flow_output *out, uint64_t now) {

@@ -243,7 +243,11 @@ static int32_t dismantle(struct zap_node *node) {
   int32_t status = ZAP_OK;
   while (node->queue_count > 0) {
     int32_t stopped = zap_queue_stop(node->queues[node->queue_count - 1], STOP_MS);
-    if (stopped != ZAP_OK) return stopped;
+    if (stopped != ZAP_OK) {
+      /* Its thread may still wake somebody: nothing of the node goes. */
+      zap_object_keep(&node->service.object);
+      return stopped;
+    }
     node->queue_count--;
   }
   if (node->engine != NULL) zap_engine_end(node->engine);
@@ -275,6 +279,8 @@ static int32_t open_all(struct zap_service *service) {
   if (status == ZAP_OK) return ZAP_OK;
   char text[ZAP_TEXT_BYTES];
   zap_text_copy(text, sizeof text, zap_failure());
+  /* Whoever is late may still write there. */
+  if (status == ZAP_E_TIMEOUT) node->region = NULL;
   (void)dismantle(node);
   return zap_fail(status, "%s", text);
 }

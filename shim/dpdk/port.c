@@ -16,6 +16,7 @@
 #include "../common/thread.h"
 #include "eal.h"
 #include "log.h"
+#include "memif.h"
 
 #define BUFFERS 4096u
 #define HEADS 1024u
@@ -45,6 +46,7 @@ static int32_t add(struct zap_port *port) {
   if (strncmp(port->name, "net_af_xdp", 10) == 0) zap_log_take_bpf();
   /* A card that was named at the start is there already. */
   if (rte_eth_dev_get_port_by_name(port->name, &there) != 0) {
+    zap_memif_clear(port->device);
     int result = rte_eal_hotplug_add(bus_of(port), port->name, arguments);
     if (result != 0) return failed(result, "rte_eal_hotplug_add failed");
     port->added = true;
@@ -223,6 +225,8 @@ static int32_t start_now(void *context) {
   int result = rte_eth_dev_start(port->id);
   if (result != 0) return failed(result, "rte_eth_dev_start failed");
   port->started = true;
+  /* A card that cannot be told to let go of what it has sent gets copies. Software devices keep nothing. */
+  if (strcmp(bus_of(port), "pci") == 0 && rte_eth_tx_done_cleanup(port->id, 0, 0) == -ENOTSUP) port->chains = false;
   /* For neighbour discovery. Not every device has to be told. */
   if (port->station.has6) (void)rte_eth_allmulticast_enable(port->id);
   return ZAP_OK;
@@ -277,6 +281,16 @@ static int32_t start(struct zap_port *port) {
   return status != ZAP_OK ? status : zap_fail(ZAP_E_DEVICE, "%s: the other side of the socket does not start", port->name);
 }
 
+/* A socket may be several ports'. */
+static bool is_last_of_socket(const struct zap_port *port) {
+  bool last = true;
+  pthread_mutex_lock(&lock);
+  for (const struct zap_port *each = open_ports; each != NULL; each = each->next)
+    if (each != port && zap_memif_serves(each->device) && zap_memif_together(each->device, port->device)) last = false;
+  pthread_mutex_unlock(&lock);
+  return last;
+}
+
 static int32_t run_close(void *context) {
   struct zap_port *port = context;
   /* Unmapped while the device still exists. */
@@ -287,6 +301,7 @@ static int32_t run_close(void *context) {
     int result = rte_eal_hotplug_remove(bus_of(port), port->name);
     if (result != 0 && status == ZAP_OK) status = failed(result, "rte_eal_hotplug_remove failed");
     port->added = false;
+    if (zap_memif_serves(port->device) && is_last_of_socket(port)) zap_memif_hush(port->device);
   }
   rte_mempool_free(port->pool);
   rte_mempool_free(port->heads);

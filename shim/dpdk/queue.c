@@ -23,12 +23,14 @@
 /* After this long it sleeps longer, so many times: a node with nothing to do costs next to nothing. */
 #define STILL_NS UINT64_C(100000000)
 #define STILL_TIMES 10
+#define COLLECT_NS UINT64_C(20000)
 
 /* In the private part of a buffer that stands for payload lying elsewhere. */
 struct lent {
   struct rte_mbuf_ext_shared_info shared;
   void (*released)(void *context, void *cookie);
   void *context, *cookie;
+  struct zap_queue *queue;
 };
 _Static_assert(sizeof(struct lent) <= 64, "port.c leaves 64 bytes");
 
@@ -38,6 +40,8 @@ struct zap_queue {
   uint16_t number;
   bool registered;
   struct rte_mbuf *spare; /* the next head */
+  uint32_t lent;          /* payloads that the port has not let go of */
+  uint64_t asked_at;      /* and when it was last told to */
   struct rte_mbuf *leaving[BURST];
   uint16_t leaves;
   uint32_t empty;   /* polls in a row */
@@ -134,6 +138,7 @@ uint8_t *zap_queue_head(struct zap_queue *queue, uint32_t *bytes) {
 static void free_lent(void *address, void *opaque) {
   (void)address;
   struct lent *lent = opaque;
+  lent->queue->lent--;
   lent->released(lent->context, lent->cookie);
 }
 
@@ -147,7 +152,7 @@ static struct rte_mbuf *lend(struct zap_queue *queue, const struct zap_outbound 
   struct rte_mbuf *tail = rte_pktmbuf_alloc(queue->port->heads);
   if (tail == NULL) return NULL;
   struct lent *lent = rte_mbuf_to_priv(tail);
-  *lent = (struct lent){.released = datagram->released, .context = datagram->context, .cookie = datagram->cookie};
+  *lent = (struct lent){.released = datagram->released, .context = datagram->context, .cookie = datagram->cookie, .queue = queue};
   lent->shared.free_cb = free_lent;
   lent->shared.fcb_opaque = lent;
   rte_mbuf_ext_refcnt_set(&lent->shared, 1);
@@ -241,6 +246,7 @@ enum zap_sent zap_queue_send(struct zap_queue *queue, const struct zap_outbound 
     memset(rte_pktmbuf_append(head, (uint16_t)missing), 0, missing);
   }
   queue->leaving[queue->leaves++] = head;
+  if (chained) queue->lent++;
   if (!chained && datagram->released != NULL) datagram->released(datagram->context, datagram->cookie);
   return ZAP_SENT;
 }
@@ -330,6 +336,16 @@ static void idle(struct zap_queue *queue, uint64_t now) {
   (void)nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
 }
 
+/*
+ * Most cards let go of what they have sent only when they need its place for something else: a whole ring later, or never on a link that
+ * has fallen quiet.
+ */
+static void collect(struct zap_queue *queue, uint64_t now) {
+  if (now - queue->asked_at < COLLECT_NS) return;
+  queue->asked_at = now;
+  (void)rte_eth_tx_done_cleanup(queue->port->id, queue->number, 0);
+}
+
 bool zap_queue_poll(struct zap_queue *queue) {
   struct rte_mbuf *burst[BURST];
   uint16_t got = rte_eth_rx_burst(queue->port->id, queue->number, burst, BURST);
@@ -344,6 +360,7 @@ bool zap_queue_poll(struct zap_queue *queue) {
     zap_queue_flush(queue);
     busy = true;
   }
+  if (queue->lent > 0) collect(queue, now);
   if (busy) {
     queue->empty = 0;
     queue->busy_at = now;

@@ -148,6 +148,8 @@ const CASES = {
       return error.code;
     };
     const codes = [
+      // First, as DPDK is not started for it: it would not start again.
+      await refused({ ZAP_DPDK_EAL_CPUS: "0-999" }),
       await refused({ ZAP_DPDK_VDEV: "net_no_such_driver0" }),
       await refused({}, { listen: "127.0.0.1:0" }),
       await refused({ ZAP_DPDK_REGION_BYTES: String(40 * 2 ** 20) }),
@@ -254,6 +256,45 @@ const CASES = {
     const { drops } = a.stats();
     await Promise.all([a.close(), b.close()]);
     return { codes, turnedAway: (drops["datagram.allow"] ?? 0) > 0 };
+  },
+
+  /** A process that was killed leaves the file of its memif socket behind; the next one listens there all the same. */
+  async killed({ server, client }: Ends) {
+    const options = { nodeId: "a", listen: ":0" };
+    const child = await Child.start({ role: "idle", transport: "dpdk", options, env: server });
+    await child.kill();
+    const { a, b } = await connected({ server, client });
+    return [await a.close(), await b.close()];
+  },
+
+  /** A socket without a file, DPDK's default, is free again too; it leaves nobody listening. */
+  async abstract({ server, client }: Ends) {
+    const without = ({ ZAP_DPDK_VDEV = "", ...rest }: DpdkEnv): DpdkEnv => ({
+      ...rest,
+      ZAP_DPDK_VDEV: ZAP_DPDK_VDEV.replace(",socket-abstract=no", ""),
+    });
+    const ends = { server: without(server), client: without(client) };
+    for (let round = 0; round < 3; round++) {
+      const { a, b } = await connected(ends);
+      await Promise.all([a.close(), b.close()]);
+    }
+    const name = `@${/socket=([^,]+)/.exec(server["ZAP_DPDK_VDEV"]!)![1]}`;
+    return (await Bun.file("/proc/net/unix").text()).split("\n").filter((line) => line.endsWith(name)).length;
+  },
+
+  /** What is closed is nobody's any more. */
+  async forgets({ server }: Ends) {
+    const closed: WeakRef<object>[] = [];
+    for (let round = 0; round < 5; round++) {
+      const transport = await open("a", server, { listen: ":0" });
+      closed.push(new WeakRef((transport as unknown as { wire: object }).wire));
+      await transport.close();
+    }
+    for (let round = 0; round < 5; round++) {
+      await Bun.sleep(20);
+      Bun.gc(true);
+    }
+    return closed.filter((each) => each.deref() !== undefined).length;
   },
 
   /** The other process is killed while messages are on their way to it. */

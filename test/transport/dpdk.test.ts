@@ -88,7 +88,13 @@ describe.skipIf(noDpdk)(`the dpdk transport${whyNoDpdk}`, () => {
     async () => {
       const { outcome, live } = await run("fails");
       expect(outcome).toEqual({
-        codes: ["ERR_ZAP_NOT_AVAILABLE", "ERR_ZAP_NOT_AVAILABLE", "ERR_ZAP_CONFIG", "ERR_ZAP_CONFIG"],
+        codes: [
+          "ERR_ZAP_NOT_AVAILABLE",
+          "ERR_ZAP_NOT_AVAILABLE",
+          "ERR_ZAP_NOT_AVAILABLE",
+          "ERR_ZAP_CONFIG",
+          "ERR_ZAP_CONFIG",
+        ],
         fallback: ["default", "ERR_ZAP_NOT_AVAILABLE"],
       });
       expect(live).toBe(0);
@@ -188,6 +194,35 @@ describe.skipIf(noDpdk)(`the dpdk transport${whyNoDpdk}`, () => {
       const { outcome, live } = await run("loss");
       expect(outcome).toEqual({ lost: "ERR_ZAP_CONNECTION_LOST", told: true, undelivered: true, peers: [] });
       expect(live).toBe(0);
+    },
+    LIMIT,
+  );
+
+  test(
+    "listens where a process that was killed did",
+    async () => {
+      const nothing = { undelivered: 0, unread: 0, buffers: 0 };
+      const { outcome, live } = await run("killed");
+      expect(outcome).toEqual([nothing, nothing]);
+      expect(live).toBe(0);
+    },
+    LIMIT,
+  );
+
+  test(
+    "opens again at a socket without a file, and leaves nobody listening there",
+    async () => {
+      const { outcome, live } = await run("abstract");
+      expect({ outcome, live }).toEqual({ outcome: 0, live: 0 });
+    },
+    LIMIT,
+  );
+
+  test(
+    "keeps nothing of those that were closed",
+    async () => {
+      // What the collector's eyes are still on may be one of them.
+      expect((await run("forgets")).outcome).toBeLessThanOrEqual(1);
     },
     LIMIT,
   );

@@ -4,7 +4,7 @@ import { AddressError, LimitError, PeerUnreachableError, ShimError, ZapError } f
 import { parseAddress } from "../common/address.ts";
 import { backoffMillis, isDue } from "../common/backoff.ts";
 import type { Hub } from "./hub.ts";
-import { ipBytes, isMapped } from "./ip.ts";
+import { ipBytes, isGroup, isMapped, isUnspecified, sameIp } from "./ip.ts";
 import type { Peer } from "./peer.ts";
 import { dialError, REASON } from "./reasons.ts";
 
@@ -84,9 +84,21 @@ export class Dialler {
     const found = literal === null ? await lookup(host, { all: true }) : await [{ address: host }];
     const ips = found.map(({ address }) => ipBytes(address)).filter((ip) => ip !== null);
     const ip = ips.find(reach);
-    if (ip !== undefined) return ip;
-    const lacking = ip4 === null ? "IPv4" : "IPv6";
-    throw new PeerUnreachableError(`${host} is not within reach: the port has no ${lacking} address`);
+    if (ip !== undefined) return this.one(host, ip);
+    const why =
+      ips.length === 0
+        ? "it has no address that the dpdk wire can use; one with a zone is none"
+        : `the port has no ${ip4 === null ? "IPv4" : "IPv6"} address`;
+    throw new PeerUnreachableError(`${host} is not within reach: ${why}`);
+  }
+
+  /** Of a single other host: nobody else can answer, and one would wait in vain. */
+  private one(host: string, ip: Uint8Array): Uint8Array {
+    const { ip4, ip6 } = this.hub.options.environment;
+    if (isUnspecified(ip) || isGroup(ip)) throw new AddressError(`${host} is the address of no single host`);
+    if ([ip4, ip6].some((own) => own !== null && sameIp(own.ip, ip)))
+      throw new AddressError(`${host} is an address of this node's own port`);
+    return ip;
   }
 
   private nextNumber(): number {

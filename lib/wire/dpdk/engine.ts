@@ -4,6 +4,7 @@ import type { Socket } from "bun";
 import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { AbortedError } from "../../errors/index.ts";
 import { DPDK_EVENT_BYTES, DPDK_NAMES, DPDK_NODE, type DpdkVerbs } from "../../ffi/index.ts";
+import { environmentStarted } from "./environment.ts";
 import { ipText } from "./ip.ts";
 import type { DpdkOptions } from "./options.ts";
 import { RingConsumer, RingProducer } from "./rings.ts";
@@ -70,6 +71,7 @@ export class Engine {
       const status = verbs.call.opened(handle, node);
       if (status !== verbs.again) {
         verbs.check(status, `opening ${options.device}`);
+        environmentStarted();
         break;
       }
       if (signal?.aborted) {
@@ -151,7 +153,10 @@ export class Engine {
   /** Ends flows and threads; the rings are dead from the call on. The region stays until `freeRegion`. */
   async close(): Promise<void> {
     this.closed = true;
+    // What still holds the engine, such as the socket's handlers, must not hold all of the wire with it.
+    this.onWake = () => {};
     this.waking?.terminate();
+    this.waking = null;
     await end(this.verbs, this.handle);
   }
 

@@ -50,6 +50,11 @@ export function isUnspecified(ip: Uint8Array): boolean {
   return ip.every((byte) => byte === 0) || (isMapped(ip) && ip.subarray(12).every((byte) => byte === 0));
 }
 
+/** Of a group of hosts, or of all of them. */
+export function isGroup(ip: Uint8Array): boolean {
+  return isMapped(ip) ? ip[12]! >= 224 : ip[0] === 0xff;
+}
+
 /** 6 bytes of `02:00:00:00:00:01`, or null. */
 export function macBytes(text: string): Uint8Array | null {
   if (!/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text)) return null;

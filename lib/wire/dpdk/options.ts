@@ -1,9 +1,11 @@
 /** The options of a dpdk wire and the environment, brought to what the native node is opened with. */
 import { ConfigError, NotAvailableError } from "../../errors/index.ts";
+import { DPDK_EVENT_BYTES, DPDK_MESSAGES, RING_ENTRY } from "../../ffi/index.ts";
 import { parseAddress, formatHostPort } from "../common/address.ts";
 import { resolveCommon, type CommonOptions } from "../common/options.ts";
 import type { WireOptions } from "../contract.ts";
-import { DEFAULT_LIMITS } from "../settings.ts";
+import { DEFAULT_LIMITS, type Limits } from "../settings.ts";
+import { environmentRuns } from "./environment.ts";
 import { ipBytes, isUnspecified, sameIp } from "./ip.ts";
 import type { DpdkEnvironment, OwnAddress } from "./settings.ts";
 
@@ -17,8 +19,8 @@ const CANDIDATES_MAX = 1_024;
 const VERSIONS_MAX = 4;
 /** Accepted and not acknowledged, to one peer. */
 export const QUEUE_MESSAGES = 1_024;
-/** The rings and what is rounded up to whole pages. */
-const RINGS_BYTES = 12 * MIB;
+/** Of the region, beside its rings and what grows with the largest message. */
+const AREAS_BYTES_MIN = 20 * MIB;
 const REGION_BYTES_MAX = 1024 * MIB;
 const REGION_BYTES_ORDINARY = 256 * MIB;
 /** An area is a multiple of a hugepage. */
@@ -83,7 +85,7 @@ export function resolveDpdkOptions(
     flows: common.limits.connections,
     candidates: Math.min(common.limits.handshakes, CANDIDATES_MAX),
     keepaliveMillis: keepalive ?? KEEPALIVE_MILLIS,
-    areas: resolveAreas(environment, host.freeHugepageBytes, common.limits.frameBytes),
+    areas: resolveAreas(environment, host.freeHugepageBytes, common.limits),
   };
 }
 
@@ -122,36 +124,54 @@ function resolveListen(places: readonly string[], own: readonly OwnAddress[]): L
   };
 }
 
+/** The rings as the native side lays them out, in whole pages: room for what can happen to every flow and dial at once. */
+function ringsBytes(flows: number): number {
+  const events = 4 * (flows + Math.min(1_024, Math.max(64, flows))) + 64;
+  const slots = 2 ** Math.max(6, Math.ceil(Math.log2(events)));
+  const page = 4_096;
+  const messages = 4 * (DPDK_MESSAGES * RING_ENTRY.bytes + page);
+  return Math.ceil((messages + slots * DPDK_EVENT_BYTES + page) / AREA_STEP) * AREA_STEP;
+}
+
 /** The smallest region that carries messages of `frameBytes`. */
-function leastRegion(frameBytes: number): number {
-  return 32 * MIB + 4 * frameBytes;
+function leastRegion({ frameBytes, connections }: Pick<Limits, "frameBytes" | "connections">): number {
+  return AREAS_BYTES_MIN + ringsBytes(connections) + 4 * frameBytes;
+}
+
+/** What DPDK itself still takes. */
+function environmentBytes(memoryMib: number): number {
+  return environmentRuns() ? 0 : memoryMib * MIB;
 }
 
 /** Bytes of hugepages that have to be free, with the default limits. */
 export function hugepageBytesNeeded({ regionBytes, memoryMib }: DpdkEnvironment): number {
-  return memoryMib * MIB + (regionBytes || leastRegion(DEFAULT_LIMITS.frameBytes));
+  return environmentBytes(memoryMib) + (regionBytes || leastRegion(DEFAULT_LIMITS));
 }
 
 /** Packets get an eighth, whole messages half, and what is to be sent the rest. Throws `ConfigError` where that is too little. */
-function resolveAreas(environment: DpdkEnvironment, freeBytes: number, frameBytes: number): Areas {
+function resolveAreas(environment: DpdkEnvironment, freeBytes: number, limits: Limits): Areas {
   const { hugepages, memoryMib, queues } = environment;
   const name = "ZAP_DPDK_REGION_BYTES";
+  const least = leastRegion(limits);
+  const own = environmentBytes(memoryMib);
+  const room = Math.max(0, freeBytes - own);
   const byDefault = hugepages
-    ? Math.min(REGION_BYTES_MAX, Math.max(0, freeBytes - memoryMib * MIB))
+    ? // Others may want some, too.
+      Math.max(Math.min(REGION_BYTES_MAX, room / 2), Math.min(least, room))
     : REGION_BYTES_ORDINARY;
   const total = environment.regionBytes || byDefault;
-  const least = leastRegion(frameBytes);
   if (total < least) {
-    const needed = `with limits.frameBytes ${frameBytes} dpdk needs at least ${least}`;
+    const { frameBytes, connections } = limits;
+    const needed = `with limits.frameBytes ${frameBytes} and limits.connections ${connections} dpdk needs at least ${least}`;
     if (environment.regionBytes > 0) throw new ConfigError(`${name} is ${total}; ${needed}`);
-    const free = `${freeBytes} bytes of hugepages are free, of which ZAP_DPDK_MEMORY_MIB takes ${memoryMib} MiB`;
+    const free = `${freeBytes} bytes of hugepages are free, of which DPDK itself takes ${own} (ZAP_DPDK_MEMORY_MIB)`;
     const lacking = hugepages ? free : `${name} is ${total} where it is not set`;
     throw new NotAvailableError(`${lacking}; ${needed}`);
   }
-  const room = total - RINGS_BYTES;
-  const packets = step(Math.min(Math.max(room / 8, 4 * MIB), 64 * MIB * queues));
-  const messages = step(room / 2);
-  return { packets, messages, pool: step(room - packets - messages) };
+  const shared = total - ringsBytes(limits.connections);
+  const packets = step(Math.min(Math.max(shared / 8, 4 * MIB), 64 * MIB * queues));
+  const messages = step(shared / 2);
+  return { packets, messages, pool: step(shared - packets - messages) };
 }
 
 function step(bytes: number): number {

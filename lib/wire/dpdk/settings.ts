@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { ConfigError } from "../../errors/index.ts";
 import { DPDK_IDLE } from "../../ffi/index.ts";
 import { readDecimal, readFlag, type Env } from "../../settings/index.ts";
-import { ipBytes, isMapped, isUnspecified, macBytes } from "./ip.ts";
+import { ipBytes, isGroup, isMapped, isUnspecified, macBytes } from "./ip.ts";
 
 const MIB = 1024 * 1024;
 /** A device's text and a list of CPUs, as the native side has room for them. */
@@ -85,8 +85,8 @@ export function dpdkEnvironment(env: Env = process.env): DpdkEnvironment {
     queueCpus: readQueueCpus(env, queues),
     cpus: readCpuRanges(env),
     idle: readIdle(env),
-    idleMicros: readDecimal(env, "ZAP_DPDK_IDLE_MICROS", { byDefault: 0, least: 1, most: 1_000_000 }),
-    mtu: readDecimal(env, "ZAP_DPDK_MTU", { byDefault: 0, least: 576, most: 65_535 }),
+    idleMicros: readDecimal(env, "ZAP_DPDK_IDLE_MICROS", { byDefault: 0, least: 1, most: 100_000 }),
+    mtu: readDecimal(env, "ZAP_DPDK_MTU", { byDefault: 0, least: 576, most: 65_300 }),
     memoryMib: readDecimal(env, "ZAP_DPDK_MEMORY_MIB", { byDefault: 64, least: 32, most: 65_536 }),
     hugepages: text(env, "ZAP_DPDK_HUGEPAGES") === "" || readFlag(env, "ZAP_DPDK_HUGEPAGES"),
     regionBytes: readDecimal(env, "ZAP_DPDK_REGION_BYTES", {
@@ -124,12 +124,15 @@ function readPci(env: Env): string | null {
   if (given === "") return null;
   if (!/^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/.test(given))
     throw bad("ZAP_DPDK_PCI", given, "the address of a network card, such as 0000:01:00.0");
+  if (text(env, "ZAP_DPDK_VDEV") !== "")
+    throw new ConfigError("ZAP_DPDK_PCI and ZAP_DPDK_VDEV both name the port; it is one of them");
   return given;
 }
 
 function readIp(name: string, given: string): Uint8Array {
   const ip = ipBytes(given);
-  if (ip === null || isUnspecified(ip)) throw bad(name, given, "IP addresses, separated by commas");
+  if (ip === null || isUnspecified(ip) || isGroup(ip))
+    throw bad(name, given, "IP addresses of one host each, separated by commas");
   return ip;
 }
 
@@ -138,7 +141,8 @@ function readAddress(given: string): OwnAddress {
   const [host = "", prefix, more] = given.split("/");
   const most = isIP(host) === 4 ? 32 : 128;
   const fits = prefix !== undefined && /^\d{1,3}$/.test(prefix) && Number(prefix) <= most;
-  if (more !== undefined || !fits || isIP(host) === 0)
+  const dotted = isIP(host) === 6 && isMapped(ipBytes(host) ?? new Uint8Array(16));
+  if (more !== undefined || !fits || isIP(host) === 0 || dotted)
     throw bad(name, given, "addresses with their prefix, such as 10.0.0.1/24,fd00::1/64");
   return { ip: readIp(name, host), text: host, prefix: Number(prefix) };
 }
@@ -153,7 +157,7 @@ function readNeighbour(given: string): Neighbour {
   const name = "ZAP_DPDK_NEIGHBOURS";
   const [host = "", station = "", more] = given.split("=");
   const [ip, mac] = [ipBytes(host), macBytes(station)];
-  if (ip === null || mac === null || more !== undefined)
+  if (ip === null || mac === null || more !== undefined || isGroup(ip) || (mac[0]! & 1) !== 0)
     throw bad(name, given, "addresses with their MAC address, such as 10.0.0.2=02:00:00:00:00:02");
   return { ip, mac };
 }

@@ -75,8 +75,10 @@ export function packSettings(options: DpdkOptions): Uint8Array {
   u32("flows", options.flows);
   u32("candidates", options.candidates);
   u32("handshake_ms", millis(limits.handshakeMillis));
-  u32("keepalive_ms", millis(options.keepaliveMillis));
-  u32("dead_ms", millis(DEAD_KEEPALIVES * options.keepaliveMillis));
+  // What is cut off must not make the two the same.
+  const keepalive = Math.min(options.keepaliveMillis, MILLIS_MAX / DEAD_KEEPALIVES);
+  u32("keepalive_ms", millis(keepalive));
+  u32("dead_ms", millis(DEAD_KEEPALIVES * keepalive));
   u32("close_ms", millis(limits.closeMillis));
   u32("queue_messages", QUEUE_MESSAGES);
   u64("queue_bytes", Math.max(limits.sendQueueBytes, QUEUE_BYTES_MIN));
