@@ -115,7 +115,7 @@ describe("the demo", () => {
       expect(code).toBe(2);
       expect(stderr).toContain("Usage: bun run demo");
     }
-  });
+  }, 30_000);
 });
 
 test("compiled, it is one executable that does the same, wherever it lies", async () => {
