@@ -87,9 +87,20 @@ function light(value: boolean): Format {
   return value ? "green" : "red";
 }
 
-/** For a transport that is not usable: each missing thing, what was seen, and what mends it. Nothing for one that is. */
-export function shortcomings({ name, available, prerequisites }: Probe, paint: Paint): string[] {
-  if (available) return [];
+/**
+ * For a transport that is not usable: each missing thing, what was seen, and what mends it. For one that drives a device itself: what was
+ * seen of that. Nothing for any other.
+ */
+export function details({ name, wire, available, prerequisites }: Probe, paint: Paint): string[] {
+  if (available) {
+    if (wire === "sockets") return [];
+    const title = `${paint("bold", name)} is ${paint("green", "usable")} here`;
+    return [
+      "",
+      title,
+      ...prerequisites.flatMap((each) => hang("  ✓ ", each.name, each.seen, "green", paint)),
+    ];
+  }
   const missing = prerequisites.filter((each) => !each.met);
   const found = prerequisites.filter((each) => each.met);
   return [

@@ -14,7 +14,7 @@ import { libDirFault } from "../ffi/index.ts";
 import type { Probe, Selection } from "../index.ts";
 import { checkSettings } from "../transport/settings.ts";
 import { painter, wrap, type Output } from "./style.ts";
-import { shortcomings, table } from "./table.ts";
+import { details, table } from "./table.ts";
 
 const USAGE = `Usage: zap-info [--json | --check NAME]
 
@@ -135,7 +135,7 @@ function page(probes: readonly Probe[], outcome: Outcome, { stdout, env }: Io): 
     `${paint("bold", `@luxfi/zap ${VERSION}`)} on Bun ${Bun.version}, ${platform()}`,
     "",
     ...table(probes, selection?.name ?? null, paint),
-    ...probes.flatMap((each) => shortcomings(each, paint)),
+    ...probes.flatMap((each) => details(each, paint)),
     "",
   ];
   if (selection) {

@@ -182,8 +182,15 @@ static struct start *prepare(const struct zap_eal_settings *settings) {
   add(start, "--iova-mode=va");
   add(start, "--no-telemetry");
   add(start, "--file-prefix=zap");
-  add(start, "-m");
-  add(start, "%u", settings->memory_mib == 0 ? 64 : settings->memory_mib);
+  uint32_t mib = settings->memory_mib == 0 ? 64 : settings->memory_mib;
+  if (settings->hugepages && settings->socket > 0) {
+    char list[64] = "";
+    for (uint32_t node = 1; node < settings->socket && node < 16; node++) (void)strncat(list, "0,", sizeof list - strlen(list) - 1);
+    add(start, "--socket-mem=%s%u", list, mib);
+  } else {
+    add(start, "-m");
+    add(start, "%u", mib);
+  }
   if (settings->hugepages) {
     add(start, "--in-memory");
   } else {

@@ -15,6 +15,7 @@ struct zap_eal_settings {
   const char *const *pci; /* addresses of network cards; with none, PCI is left alone for the process's life */
   uint32_t pci_count;
   uint32_t memory_mib;    /* for DPDK's own objects; 0: 64 */
+  uint32_t socket;        /* NUMA node that it comes from, plus 1; 0: any */
   bool hugepages;         /* false: ordinary pages */
   uint32_t timeout_ms;    /* 0: 30 s */
 };

@@ -1,8 +1,11 @@
 #include "node.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <rte_config.h>
 #include <rte_version.h>
@@ -66,6 +69,7 @@ static int32_t start_environment(struct zap_node *node) {
       .pci = words,
       .pci_count = cut_list(pci, words, ADDRESSES),
       .memory_mib = s->memory_mib,
+      .socket = s->socket,
       .hugepages = (s->flags & ZAP_DPDK_HUGEPAGES) != 0,
   };
   return zap_eal_start(&settings);
@@ -102,6 +106,16 @@ static void flow_settings(const struct zap_node *node, struct zap_flow_settings 
   memcpy(flow->id.bytes, s->id, s->id_length);
 }
 
+#define NUMA_NODES 8u
+
+/* Where this thread's memory comes from. It is one of ours, so nobody else's does. */
+static int32_t prefer(uint32_t socket) {
+  const unsigned long mode = socket == 0 ? 0 : 1; /* MPOL_DEFAULT, MPOL_PREFERRED */
+  unsigned long node = socket == 0 ? 0 : 1ul << (socket - 1);
+  if (syscall(SYS_set_mempolicy, mode, socket == 0 ? NULL : &node, socket == 0 ? 0ul : sizeof node * 8) == 0 || socket == 0) return ZAP_OK;
+  return zap_fail(ZAP_E_INVALID, "no memory can be had from NUMA node %u: %s", socket - 1, strerror(errno));
+}
+
 /* Where everything lies in the region. */
 static int32_t lay_out(struct zap_node *node, const struct zap_flow_settings *flow) {
   const zap_dpdk_settings *s = &node->settings;
@@ -115,7 +129,9 @@ static int32_t lay_out(struct zap_node *node, const struct zap_flow_settings *fl
   /* The page's size is known afterwards: as large as any that is likely. */
   uint64_t page = 2u << 20;
   uint64_t wanted = round_up(rings, page) + round_up(s->packet_area, page) + round_up(s->message_area, page) + round_up(s->pool_area, page);
-  int32_t status = zap_mapping_make(wanted, huge, &node->region->mapping);
+  int32_t status = prefer(s->socket);
+  if (status == ZAP_OK) status = zap_mapping_make(wanted, huge, &node->region->mapping);
+  (void)prefer(0);
   if (status != ZAP_OK) {
     free(node->region);
     node->region = NULL;
@@ -309,6 +325,7 @@ static int32_t check(const zap_dpdk_settings *s, const zap_dpdk_allowed *allow, 
     return zap_fail(ZAP_E_INVALID, "a text of the settings has no end");
   if (s->id_length == 0 || s->id_length > sizeof s->id) return zap_fail(ZAP_E_INVALID, "a node id has 1 to 60 bytes");
   if (!(s->flags & (ZAP_DPDK_IP4 | ZAP_DPDK_IP6))) return zap_fail(ZAP_E_INVALID, "a node needs an IP address");
+  if (s->socket > NUMA_NODES) return zap_fail(ZAP_E_INVALID, "NUMA node %u: the last that is possible is %u", s->socket - 1u, NUMA_NODES - 1);
   if (s->udp_port == 0) return zap_fail(ZAP_E_INVALID, "a node needs a UDP port");
   if (s->idle > ZAP_DPDK_SLEEP) return zap_fail(ZAP_E_INVALID, "there is no back-off of number %u", s->idle);
   if (s->packet_area == 0 || s->message_area == 0 || s->pool_area == 0) return zap_fail(ZAP_E_INVALID, "an area of the region is empty");

@@ -61,7 +61,7 @@ typedef struct zap_dpdk_settings {
   uint8_t id_length; /* 1 to 60 */
   uint8_t prefix4;   /* bits; with 0 every address is on the link */
   uint8_t prefix6;
-  uint8_t reserved;
+  uint8_t socket;    /* NUMA node of the region and of DPDK's own memory, plus 1; 0: wherever. DPDK's by the first alone */
   uint16_t udp_port; /* needed */
   uint16_t mtu;      /* the device's own */
   uint32_t flags;    /* enum zap_dpdk_flag */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { stripVTControlCharacters } from "node:util";
 import { painter, wrap, type Paint } from "../../lib/cli/style.ts";
-import { shortcomings, table } from "../../lib/cli/table.ts";
+import { details, table } from "../../lib/cli/table.ts";
 import { commands, poor, rich } from "./zap-info-rows.ts";
 
 const write = () => true;
@@ -13,8 +13,15 @@ function page(
   paint: Paint,
   chosen: "default" | "gpudirect" | null = "default",
 ): string[] {
-  return [...table(probes, chosen, paint), ...probes.flatMap((each) => shortcomings(each, paint))];
+  return [...table(probes, chosen, paint), ...probes.flatMap((each) => details(each, paint))];
 }
+
+test("what drives a device itself is shown with what was seen of it", () => {
+  const row = { name: "port", met: true, seen: "0000:01:00.0 (vfio-pci)", fix: "" };
+  const usable = { ...rich[0]!, name: "dpdk", wire: "dpdk", available: true, prerequisites: [row] } as const;
+  expect(details(usable, plain)).toEqual(["", "dpdk is usable here", "  ✓ port: 0000:01:00.0 (vfio-pci)"]);
+  expect(details({ ...usable, wire: "sockets" }, plain)).toEqual([]);
+});
 
 describe("the table", () => {
   for (const [kind, paint] of Object.entries({ plain, colour })) {
@@ -73,12 +80,12 @@ describe("the table", () => {
 
 describe("what is missing", () => {
   test("is nothing for a usable transport", () => {
-    for (const probe of rich) expect(shortcomings(probe, plain)).toEqual([]);
+    for (const probe of rich) if (probe.wire === "sockets") expect(details(probe, plain)).toEqual([]);
   });
 
   test("says what was seen, and puts each command on a line of its own, unbroken", () => {
     const dpdk = poor[1];
-    expect(dpdk && shortcomings(dpdk, plain)).toEqual([
+    expect(dpdk && details(dpdk, plain)).toEqual([
       "",
       "dpdk is not usable here: 1 of 3 things missing",
       "  ✓ found: libdpdk, port",
@@ -92,7 +99,7 @@ describe("what is missing", () => {
 
   test("is there for a transport whose probe failed", () => {
     const [failed] = poor;
-    expect(failed && shortcomings(failed, plain).join("\n")).toContain(
+    expect(failed && details(failed, plain).join("\n")).toContain(
       "✗ probe: looking at this host failed: EIO",
     );
   });

@@ -105,7 +105,7 @@ int main(int count, char **words) {
   uint64_t span = (uint64_t)(millis * 1e6);
   for (;;) {
     for (int i = 0; i < 64; i++) (void)zap_queue_poll(queue);
-    if (ping && zap_now() >= trips.until) break;
+    if (ping && trips_over(&trips, zap_now())) break;
     if (work.arrived > 0 && work.last - work.first >= span) break;
   }
   if (ping) {

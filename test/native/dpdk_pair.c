@@ -142,7 +142,7 @@ static void flood(double warm_millis, double run_millis) {
 
 static void ping_pong(double warm_millis, double run_millis) {
   trips_begin(&trips, warm_millis, run_millis);
-  for (uint64_t now = zap_now(); now < trips.until; now = zap_now()) {
+  for (uint64_t now = zap_now(); !trips_over(&trips, now); now = zap_now()) {
     post();
     read_messages(one_message);
     trip_made(&trips, now, zap_now());

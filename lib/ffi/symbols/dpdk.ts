@@ -42,6 +42,7 @@ export const DPDK_SETTINGS = {
     id_length: 1380,
     prefix4: 1381,
     prefix6: 1382,
+    socket: 1383,
     udp_port: 1384,
     mtu: 1386,
     flags: 1388,

@@ -45,6 +45,8 @@ export interface DpdkEnvironment {
   /** 0 for the device's own. */
   readonly mtu: number;
   readonly memoryMib: number;
+  /** `ZAP_DPDK_SOCKET`: NUMA node plus 1; 0 for any. */
+  readonly socket: number;
   readonly hugepages: boolean;
   /** 0 for the default. */
   readonly regionBytes: number;
@@ -88,6 +90,10 @@ export function dpdkEnvironment(env: Env = process.env): DpdkEnvironment {
     idleMicros: readDecimal(env, "ZAP_DPDK_IDLE_MICROS", { byDefault: 0, least: 1, most: 100_000 }),
     mtu: readDecimal(env, "ZAP_DPDK_MTU", { byDefault: 0, least: 576, most: 65_300 }),
     memoryMib: readDecimal(env, "ZAP_DPDK_MEMORY_MIB", { byDefault: 64, least: 32, most: 65_536 }),
+    socket:
+      text(env, "ZAP_DPDK_SOCKET") === ""
+        ? 0
+        : 1 + readDecimal(env, "ZAP_DPDK_SOCKET", { byDefault: 0, least: 0, most: 7 }),
     hugepages: text(env, "ZAP_DPDK_HUGEPAGES") === "" || readFlag(env, "ZAP_DPDK_HUGEPAGES"),
     regionBytes: readDecimal(env, "ZAP_DPDK_REGION_BYTES", {
       byDefault: 0,

@@ -69,6 +69,7 @@ export function packSettings(options: DpdkOptions): Uint8Array {
   u32("queues", set.queues);
   u32("idle", DPDK_IDLE[set.idle]);
   u32("sleep_us", set.idleMicros);
+  memory[at.socket] = set.socket;
   u32("memory_mib", set.memoryMib);
   u32("start_ms", START_MILLIS);
   u32("message_bytes", limits.frameBytes);

@@ -38,6 +38,7 @@ describe("the environment", () => {
       idleMicros: 0,
       mtu: 0,
       memoryMib: 64,
+      socket: 0,
       hugepages: true,
       regionBytes: 0,
     });
@@ -68,6 +69,7 @@ describe("the environment", () => {
     ["ZAP_DPDK_IDLE_MICROS", "100001"],
     ["ZAP_DPDK_MTU", "100"],
     ["ZAP_DPDK_MEMORY_MIB", "1"],
+    ["ZAP_DPDK_SOCKET", "8"],
     ["ZAP_DPDK_HUGEPAGES", "some"],
     ["ZAP_DPDK_REGION_BYTES", "1GiB"],
   ] as const) {
