@@ -1,6 +1,7 @@
 /** A model of the outbox: a plain list of frames, and what of the first one is out. Checks the real one at every step. */
 import { expect } from "bun:test";
-import { Outbox, type OutboxPool, type Settle } from "../../lib/wire/sockets/outbox.ts";
+import type { Settle } from "../../lib/wire/common/settle.ts";
+import { Outbox, type OutboxPool } from "../../lib/wire/sockets/outbox.ts";
 import { frameOf, joined, messageOf, numberOf, sameBytes } from "../support/messages.ts";
 
 interface Item {

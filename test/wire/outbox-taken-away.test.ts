@@ -1,7 +1,8 @@
 /** As taken-away.test.ts, without sockets: at every place where the writing may have come to a stop. */
 import { expect, test } from "bun:test";
 import { MessageError } from "../../lib/errors/index.ts";
-import { Outbox, OutboxPool, type Settle } from "../../lib/wire/sockets/outbox.ts";
+import type { Settle } from "../../lib/wire/common/settle.ts";
+import { Outbox, OutboxPool } from "../../lib/wire/sockets/outbox.ts";
 import { messageOf } from "../support/messages.ts";
 
 const KIB = 1024;

@@ -2,7 +2,7 @@
 import { lookup } from "node:dns/promises";
 import { AddressError, LimitError, PeerUnreachableError, ShimError, ZapError } from "../../errors/index.ts";
 import { parseAddress } from "../common/address.ts";
-import { backoffMillis, isDue } from "../common/backoff.ts";
+import { keepUp, pauseDialling } from "../common/backoff.ts";
 import type { Hub } from "./hub.ts";
 import { ipBytes, isGroup, isMapped, isUnspecified, sameIp } from "./ip.ts";
 import type { Peer } from "./peer.ts";
@@ -159,25 +159,11 @@ export class Dialler {
 
   /** Dials a peer whose address is known, unless that is under way, done, or not due yet. */
   keepUp(peer: Peer, now: number): void {
-    if (peer.address === null || peer.flow !== null || peer.dialling || this.hub.closing) return;
-    const wanted = peer.waiting > 0;
-    if (!peer.configured && !wanted) return;
-    if (!isDue(peer, this.hub.limits, wanted, now)) return;
-    peer.dialling = true;
-    this.dial(peer.address, peer.id, (outcome) => {
-      peer.dialling = false;
-      if (!(outcome instanceof ZapError)) return;
-      // Said once per cause: a peer that stays away must not fill the log.
-      if (peer.fault?.message !== outcome.message && outcome.code !== "ERR_ZAP_CLOSED")
-        this.hub.fault(peer.id, outcome);
-      peer.fault = outcome;
-      this.pause(peer);
-    });
+    keepUp(peer, this.hub, now, (address, expected, settle) => this.dial(address, expected, settle));
   }
 
   /** Sets when a peer that was not reached, or was lost, is dialled again. */
   pause(peer: Peer): void {
-    peer.failedDialAt = performance.now();
-    peer.nextDialAt = peer.failedDialAt + backoffMillis(this.hub.limits, peer.attempts++);
+    pauseDialling(peer, this.hub.limits);
   }
 }

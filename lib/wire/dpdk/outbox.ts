@@ -7,6 +7,7 @@ import { PeerUnreachableError, type ZapError } from "../../errors/index.ts";
 import { DPDK_MESSAGES } from "../../ffi/index.ts";
 import type { Limits } from "../settings.ts";
 import { Blocks, type Block } from "./blocks.ts";
+import type { Settle } from "../common/settle.ts";
 import type { Engine } from "./engine.ts";
 import type { Flow } from "./flow.ts";
 import type { NodeMemory } from "./memory.ts";
@@ -24,12 +25,6 @@ import {
 /** Up to this, copying costs less than keeping the sender waiting. */
 const COPY_BYTES = 4 * 1024;
 const HALF = 2 ** 32;
-
-/** How a `send` is told of its end. */
-export interface Settle {
-  done: () => void;
-  failed: (error: ZapError) => void;
-}
 
 export class Outbox {
   /** Accepted and not come back, all peers. */

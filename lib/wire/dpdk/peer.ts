@@ -2,10 +2,10 @@
 import { AbortedError, ClosedError, PeerUnreachableError, ZapError } from "../../errors/index.ts";
 import type { BookPeer } from "../common/book.ts";
 import { changedMessage } from "../common/sendable.ts";
+import { settling, type Settle } from "../common/settle.ts";
 import { WaitList, type Waiter } from "../common/waitlist.ts";
 import type { Flow } from "./flow.ts";
 import type { Hub } from "./hub.ts";
-import type { Settle } from "./outbox.ts";
 
 interface SendWaiter extends Waiter {
   readonly message: Uint8Array;
@@ -44,6 +44,14 @@ export class Peer implements BookPeer {
     return this.waiters.length;
   }
 
+  get reached(): boolean {
+    return this.flow !== null;
+  }
+
+  get wanted(): boolean {
+    return this.waiters.length > 0;
+  }
+
   get forgettable(): boolean {
     return this.address === null && this.idle;
   }
@@ -72,13 +80,7 @@ export class Peer implements BookPeer {
   enqueue(message: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted) return Promise.reject(new AbortedError("send", signal.reason));
     return new Promise<void>((resolve, reject) => {
-      const settle: Settle = { done: resolve, failed: reject };
-      if (signal !== undefined) {
-        const onAbort = (): void => this.abort(waiter, signal.reason);
-        settle.done = () => (signal.removeEventListener("abort", onAbort), resolve());
-        settle.failed = (error) => (signal.removeEventListener("abort", onAbort), reject(error));
-        signal.addEventListener("abort", onAbort, { once: true });
-      }
+      const settle = settling(resolve, reject, signal, (reason) => this.abort(waiter, reason));
       const queuedAt = performance.now();
       const waiter: SendWaiter = { state: "waiting", message, bytes: message.length, queuedAt, settle };
       this.waiters.push(waiter);

@@ -1,7 +1,7 @@
 /** Outbound connections: attempts, their deadlines, and the pauses between them. */
 import { HandshakeError, LimitError, PeerUnreachableError, ZapError } from "../../errors/index.ts";
 import { parseAddress } from "../common/address.ts";
-import { backoffMillis, isDue } from "../common/backoff.ts";
+import { keepUp, pauseDialling } from "../common/backoff.ts";
 import { causeText, Connection, type ConnectionOwner, type WireSocket } from "./connection.ts";
 import { socketHandlers, type SocketHandlers } from "./handlers.ts";
 import type { Hub } from "./hub.ts";
@@ -143,26 +143,12 @@ export class Dialler {
 
   /** Dials a peer whose address is known, unless that is under way, done, or not due yet. */
   keepUp(peer: Peer, now: number): void {
-    if (peer.address === null || peer.connection !== null || peer.dialling || this.hub.closing) return;
-    const wanted = peer.waiting > 0 || peer.outbox.messages > 0;
-    if (!peer.configured && !wanted) return;
-    if (!isDue(peer, this.hub.limits, wanted, now)) return;
-    peer.dialling = true;
-    this.dial(peer.address, peer.id, (outcome) => {
-      peer.dialling = false;
-      if (!(outcome instanceof ZapError)) return;
-      // Said once per cause: a peer that stays away must not fill the log.
-      if (peer.fault?.message !== outcome.message && outcome.code !== "ERR_ZAP_CLOSED")
-        this.hub.fault(peer.id, outcome);
-      peer.fault = outcome;
-      this.pause(peer);
-    });
+    keepUp(peer, this.hub, now, (address, expected, settle) => this.dial(address, expected, settle));
   }
 
   /** Sets when a peer that was not reached, or was lost, is dialled again. */
   pause(peer: Peer): void {
-    peer.failedDialAt = performance.now();
-    peer.nextDialAt = peer.failedDialAt + backoffMillis(this.hub.limits, peer.attempts++);
+    pauseDialling(peer, this.hub.limits);
   }
 
   /** Gives up attempts that the kernel has been at for too long: a new one may get through sooner. */

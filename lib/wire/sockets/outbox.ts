@@ -10,6 +10,7 @@
 import { MessageError } from "../../errors/index.ts";
 import { uint32In } from "../../message/load.ts";
 import { Fifo } from "../common/fifo.ts";
+import type { Settle } from "../common/settle.ts";
 import {
   concat,
   frameStart,
@@ -18,10 +19,7 @@ import {
   segmentOf,
   type Boundary,
   type Segment,
-  type Settle,
 } from "./segment.ts";
-
-export type { Settle } from "./segment.ts";
 
 /** Messages above this go straight from the caller's memory. */
 const DIRECT_BYTES_MIN = 128 * 1024;

@@ -9,9 +9,10 @@ import {
 } from "../../errors/index.ts";
 import type { Connection } from "./connection.ts";
 import { changedMessage } from "../common/sendable.ts";
+import { settling, type Settle } from "../common/settle.ts";
 import { WaitList, type Waiter } from "../common/waitlist.ts";
 import type { Hub } from "./hub.ts";
-import { Outbox, vanished, type Settle, type WriteResult } from "./outbox.ts";
+import { Outbox, vanished, type WriteResult } from "./outbox.ts";
 
 /** A message that the far end will not take must not keep everything behind it from ever getting there. */
 const CUTS_MAX = 3;
@@ -62,6 +63,14 @@ export class Peer {
     return this.waiters.length;
   }
 
+  get reached(): boolean {
+    return this.connection !== null;
+  }
+
+  get wanted(): boolean {
+    return this.waiters.length > 0 || this.outbox.messages > 0;
+  }
+
   /** Whether nothing is left of this peer but perhaps its address. */
   get forgettable(): boolean {
     return this.address === null && this.idle;
@@ -100,13 +109,7 @@ export class Peer {
   enqueue(message: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted) return Promise.reject(new AbortedError("send", signal.reason));
     return new Promise<void>((resolve, reject) => {
-      const settle: Settle = { done: resolve, failed: reject };
-      if (signal !== undefined) {
-        const onAbort = (): void => this.abort(waiter, signal.reason);
-        settle.done = () => (signal.removeEventListener("abort", onAbort), resolve());
-        settle.failed = (error) => (signal.removeEventListener("abort", onAbort), reject(error));
-        signal.addEventListener("abort", onAbort, { once: true });
-      }
+      const settle = settling(resolve, reject, signal, (reason) => this.abort(waiter, reason));
       const queuedAt = performance.now();
       const waiter: SendWaiter = { state: "waiting", message, bytes: message.length, queuedAt, settle };
       this.waiters.push(waiter);

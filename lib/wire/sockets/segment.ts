@@ -1,15 +1,10 @@
 /** A piece of an outbox, and the framing inside it. */
 
+import type { Settle } from "../common/settle.ts";
 import { uint32In } from "../../message/load.ts";
 
 /** Bytes of the length that precedes each message. */
 export const PREFIX_BYTES = 4;
-
-/** The `send` call behind a large message. */
-export interface Settle {
-  done(): void;
-  failed(error: Error): void;
-}
 
 export interface Segment {
   bytes: Uint8Array;
