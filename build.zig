@@ -88,8 +88,12 @@ pub fn build(b: *std.Build) void {
     }
     install(b, "zap_dpdk", dpdkModule(b, target, optimize));
     const gpudirect = cModule(b, target, optimize, null);
-    gpudirect.addCSourceFiles(.{ .files = &plain, .flags = &flags });
-    gpudirect.addCSourceFiles(.{ .files = sources(b, "shim/gpudirect", "gpudirect"), .flags = &flags });
+    const linux = target.result.os.tag == .linux;
+    gpudirect.addCSourceFiles(.{ .files = if (linux) &(node ++ [_][]const u8{"shim/common/library.c"}) else &plain, .flags = &flags });
+    for (sources(b, "shim/gpudirect", "")) |source| {
+        if (std.mem.endsWith(u8, source, "/elsewhere.c") == linux) continue;
+        gpudirect.addCSourceFiles(.{ .files = &.{source}, .flags = &flags });
+    }
     install(b, "zap_gpudirect", gpudirect);
 
     const show = b.addInstallFileWithDir(ptx.path(b, "check_headers.ptx"), .{ .custom = "kernels" }, "check_headers.ptx");

@@ -19,7 +19,8 @@ Starts two processes on loopback. Each sends the other N messages of 64 bytes to
   -h, --help    print this
 
 ZAP_TRANSPORT names the preferred transport. With dpdk, and no device in
-ZAP_DPDK_VDEV or ZAP_DPDK_PCI, the two get software devices of their own.
+ZAP_DPDK_VDEV or ZAP_DPDK_PCI, the two get software devices of their own; with
+gpudirect, and none in ZAP_GPUDIRECT_DEVICE, the first two RDMA devices.
 Exit status: 0 everything arrived; 1 something was lost; 2 a wrong option.
 `;
 

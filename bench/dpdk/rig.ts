@@ -7,7 +7,7 @@ import {
   ENTRY_TOKEN,
   RingConsumer,
   RingProducer,
-} from "../../lib/wire/dpdk/rings.ts";
+} from "../../lib/wire/native/rings.ts";
 import { RING, RING_ENTRY } from "../../lib/ffi/index.ts";
 
 const HALF = 2 ** 32;

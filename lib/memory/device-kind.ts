@@ -10,6 +10,7 @@ import {
   openShim,
   platformHere,
   SHIM_STATUS,
+  UMA_MEMORY,
   type Platform,
   type Shim,
   type UmaShimName,
@@ -21,7 +22,7 @@ import type { KindName, MemoryKind, Reach, Region } from "./kind.ts";
 import { packSpans, packVersions, type HeaderSpan } from "./spans.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
-export type DeviceKindName = Exclude<KindName, "heap" | "hugepages">;
+export type DeviceKindName = Exclude<KindName, "heap" | "hugepages" | "locked">;
 
 /** A device, and what it takes to open it. */
 export interface DeviceOptions {
@@ -123,6 +124,14 @@ export class DeviceMemory implements MemoryKind {
     const memory = regionMemory();
     const status = call.region_alloc(this.handle, this.device.memoryCode, bytes, memory);
     return new DeviceRegion(this, this.check(status, `allocating ${bytes} bytes`), bytes, memory);
+  }
+
+  /** A region of page-locked host memory, which the device reads in place and a NIC can be given, whatever suits the device best. */
+  allocLocked(bytes: number): Region {
+    this.assertOpen("allocLocked");
+    const memory = regionMemory();
+    const status = this.shim.call.region_alloc(this.handle, UMA_MEMORY.host, bytes, memory);
+    return new DeviceRegion(this, this.check(status, `allocating ${bytes} page-locked bytes`), bytes, memory);
   }
 
   /**

@@ -1,5 +1,5 @@
 /**
- * Hugepages as a kind of memory: an area that somebody else has mapped, with a NIC that receives and sends there, and perhaps a GPU
+ * Hugepages, and page-locked memory, as kinds of memory: an area that somebody else has mapped, with a NIC that receives and sends there, and perhaps a GPU
  * that was told of it and reads it in place. Nothing is asked of the system here; regions are cut from the area.
  */
 import { ConfigError, PoolError } from "../errors/index.ts";
@@ -29,24 +29,30 @@ export interface HugepageArea {
  * as they were left. Throws `ConfigError` for an area that begins at no page, or lies outside of its registered region.
  */
 export function hugepageKind(area: HugepageArea): MemoryKind {
-  return new HugepageMemory(area);
+  return new AreaMemory("hugepages", area);
+}
+
+/** The same for ordinary pages that were locked into memory, for a NIC to write to. */
+export function lockedKind(area: HugepageArea): MemoryKind {
+  return new AreaMemory("locked", area);
 }
 
 /** The device whose kernels may be told of memory of that kind, by a region's handle; null where there is none. */
 export function deviceBehind(kind: MemoryKind): DeviceMemory | null {
   if (kind instanceof DeviceMemory) return kind;
-  return kind instanceof HugepageMemory ? kind.deviceMemory : null;
+  return kind instanceof AreaMemory ? kind.deviceMemory : null;
 }
 
-class HugepageMemory implements MemoryKind {
-  readonly name = "hugepages";
+class AreaMemory implements MemoryKind {
+  readonly name: "hugepages" | "locked";
   readonly reach: Reach;
   readonly deviceMemory: DeviceMemory | null;
   private readonly area: HugepageArea;
   private readonly pages: FreePages;
 
-  constructor(area: HugepageArea) {
-    checkArea(area);
+  constructor(name: "hugepages" | "locked", area: HugepageArea) {
+    checkArea(name, area);
+    this.name = name;
     this.area = area;
     this.pages = new FreePages(area.bytes);
     this.deviceMemory = area.device?.memory ?? null;
@@ -58,9 +64,11 @@ class HugepageMemory implements MemoryKind {
     const at = pages.take(bytes);
     if (at === null) {
       const left = `${pages.largest} of ${this.area.bytes} are free in one piece`;
-      throw new PoolError(`allocRegion: ${bytes} bytes do not fit into the hugepages: ${left}`);
+      throw new PoolError(
+        `allocRegion: ${bytes} bytes do not fit into the ${this.name === "locked" ? "page-locked area" : "hugepages"}: ${left}`,
+      );
     }
-    return new HugepageRegion(this.area, at, bytes, () => pages.give(at, bytes));
+    return new AreaRegion(this.area, at, bytes, () => pages.give(at, bytes));
   }
 
   fenceToDevice(): void {
@@ -93,7 +101,7 @@ function letGo({ memory, region }: NonNullable<HugepageArea["device"]>): void {
   memory.close();
 }
 
-class HugepageRegion implements Region {
+class AreaRegion implements Region {
   readonly bytes: number;
   readonly address: number;
   readonly devicePtr: bigint | null;
@@ -119,15 +127,15 @@ class HugepageRegion implements Region {
   }
 }
 
-function checkArea({ address, bytes, device }: HugepageArea): void {
+function checkArea(name: string, { address, bytes, device }: HugepageArea): void {
   if (!Number.isSafeInteger(address) || address <= 0 || address % PAGE_BYTES !== 0)
-    throw new ConfigError(`hugepages: the area at ${address} does not begin at a multiple of ${PAGE_BYTES}`);
+    throw new ConfigError(`${name}: the area at ${address} does not begin at a multiple of ${PAGE_BYTES}`);
   if (!Number.isSafeInteger(bytes) || bytes < PAGE_BYTES)
-    throw new ConfigError(`hugepages: an area of ${bytes} bytes has no page of ${PAGE_BYTES}`);
+    throw new ConfigError(`${name}: an area of ${bytes} bytes has no page of ${PAGE_BYTES}`);
   if (device === null) return;
   const { region, offset } = device;
   if (region.address + offset === address && offset >= 0 && offset + bytes <= region.bytes) return;
   throw new ConfigError(
-    `hugepages: ${bytes} bytes at ${address} are not what lies ${offset} bytes into the registered region of ${region.bytes} at ${region.address}`,
+    `${name}: ${bytes} bytes at ${address} are not what lies ${offset} bytes into the registered region of ${region.bytes} at ${region.address}`,
   );
 }

@@ -30,7 +30,7 @@ export { umaPoolBytes } from "./pool-bytes.ts";
 export { HeapArena, heapArena } from "./heap-arena.ts";
 export { deviceLimits, DeviceMemory, openDeviceMemory, shimOf } from "./device-kind.ts";
 export type { DeviceKindName, DeviceOptions } from "./device-kind.ts";
-export { deviceBehind, hugepageKind } from "./hugepage-kind.ts";
+export { deviceBehind, hugepageKind, lockedKind } from "./hugepage-kind.ts";
 export type { HugepageArea } from "./hugepage-kind.ts";
 export type { DeviceInfo } from "./device-info.ts";
 export { cudaDeviceIndex, deviceMillis } from "./device-settings.ts";

@@ -1,10 +1,10 @@
 /** What a kind of memory is to the pool: large regions, who can reach them, and the fences between those who take turns. */
 
 /**
- * `heap` is the process's own memory, `hugepages` what was mapped for a NIC; the others are named after the runtime that gives the
+ * `heap` is the process's own memory, `hugepages` and `locked` (ordinary pages, locked) what a NIC was given; the others are named after the runtime that gives the
  * memory.
  */
-export type KindName = "heap" | "hugepages" | "cuda" | "hip" | "metal";
+export type KindName = "heap" | "hugepages" | "locked" | "cuda" | "hip" | "metal";
 
 /** Who can read and write the memory in place. */
 export interface Reach {

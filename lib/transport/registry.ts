@@ -6,6 +6,7 @@
 import type { Probe, Selection, Transport, TransportName, TransportOptions } from "./contract.ts";
 import { openDefault } from "./default.ts";
 import { openDpdk } from "./dpdk.ts";
+import { openGpudirect } from "./gpudirect.ts";
 import type { Host } from "./host.ts";
 import { probeDefault, probeDpdk, probeGpudirect, probeUma } from "./probes/index.ts";
 import { openUma } from "./uma.ts";
@@ -22,7 +23,7 @@ export interface RegistryRow {
 export type Registry = Readonly<Record<TransportName, RegistryRow>>;
 
 export const REGISTRY: Registry = {
-  gpudirect: { wire: "verbs", memory: "cuda", probe: probeGpudirect, open: null },
+  gpudirect: { wire: "verbs", memory: "cuda", probe: probeGpudirect, open: openGpudirect },
   dpdk: { wire: "dpdk", memory: "hugepages", probe: probeDpdk, open: openDpdk },
   uma: { wire: "sockets", memory: "none", probe: probeUma, open: openUma },
   default: { wire: "sockets", memory: "heap", probe: probeDefault, open: openDefault },

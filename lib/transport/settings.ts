@@ -1,7 +1,7 @@
 /** Every environment variable whose value can be wrong, looked at before anything is opened. */
 import { cudaDeviceIndex, debugMode, deviceMillis, umaPoolBytes } from "../memory/index.ts";
 import { readFlag, type Env } from "../settings/index.ts";
-import { dpdkEnvironment } from "../wire/index.ts";
+import { dpdkEnvironment, gpudirectEnvironment } from "../wire/index.ts";
 import { isQuiet } from "./log.ts";
 
 /** `ZAP_TRANSPORT_STRICT`. Throws `ConfigError` for a value that is neither yes nor no. */
@@ -22,6 +22,7 @@ export function checkSettings(env: Env = process.env): void {
     deviceMillis,
     debugMode,
     dpdkEnvironment,
+    gpudirectEnvironment,
   ];
   for (const read of readers) read(env);
 }

@@ -24,7 +24,7 @@ export interface WireStats {
   readonly messagesOut: number;
   readonly bytesIn: number;
   readonly bytesOut: number;
-  /** Accepted by `send`, not yet with the kernel; on the dpdk wire: not yet acknowledged. */
+  /** Accepted by `send`, not yet with the kernel; on the dpdk wire and by RDMA: not yet acknowledged. */
   readonly queuedOutMessages: number;
   readonly queuedOutBytes: number;
   /** Received, not yet taken by `recv`. */
@@ -48,6 +48,48 @@ export interface WireStats {
   readonly undelivered: number;
   /** The network device, on wires that drive one themselves. */
   readonly port?: PortStats;
+  /** The RDMA device, on wires that have one. */
+  readonly rdma?: RdmaStats;
+}
+
+/** An RDMA device, and what was asked of it. Counts are since it was opened. */
+export interface RdmaStats {
+  /** Such as `mlx5_0`. */
+  readonly device: string;
+  readonly port: number;
+  /** Now, as far as the device has told. */
+  readonly portUp: boolean;
+  readonly gidIndex: number;
+  readonly link: "RoCE" | "InfiniBand";
+  /** Bytes of a packet. */
+  readonly mtu: number;
+  readonly firmware: string;
+  /** How the memory that the NIC writes to was registered: a GPU's own by `dma-buf` or `peermem`, or the host's. */
+  readonly method: "dma-buf" | "peermem" | "page-locked";
+  /** Bytes that are registered, by method. */
+  readonly registeredBytes: Readonly<Record<string, number>>;
+  /** Large messages are shown to peers by memory windows; else each is registered. */
+  readonly windows: boolean;
+  /** Queue pairs, now. */
+  readonly connections: number;
+  /** Requests posted: sends (with `inlineSends`, whose bytes went along), RDMA reads and receives. */
+  readonly sends: number;
+  readonly inlineSends: number;
+  readonly reads: number;
+  readonly receives: number;
+  readonly completions: number;
+  readonly polls: number;
+  readonly sleeps: number;
+  /** Times that a message waited for a credit. */
+  readonly stalls: number;
+  /** Completions with an error; those among them where the far end did not answer, or had no receive posted. */
+  readonly failures: number;
+  readonly retriesExceeded: number;
+  readonly rnrExceeded: number;
+  readonly portEvents: number;
+  /** Now: slabs that nobody has, and bytes of large messages that are held. */
+  readonly buffersFree: number;
+  readonly heldBytes: number;
 }
 
 /** A network device that this process drives. Counts are since it was opened. */

@@ -2,7 +2,8 @@
  * Wires: ways to move a message between peers. One folder per wire; what they share lies here.
  *
  * What lives here: the contract (`contract.ts`), the settings (`settings.ts`), what wires have in common
- * (`common/`), the sockets wire (`sockets/`), the dpdk wire (`dpdk/`).
+ * (`common/`), the sockets wire (`sockets/`), the dpdk wire (`dpdk/`), the verbs wire (`verbs/`), and what those two have in common
+ * (`native/`).
  * May import: memory, message, ffi, settings, errors.
  * Start at `contract.ts`, then `sockets/index.ts`.
  */
@@ -11,6 +12,7 @@ export type {
   Envelope,
   PortStats,
   QueueStats,
+  RdmaStats,
   WireEvent,
   WireOptions,
   WireStats,
@@ -23,7 +25,14 @@ export {
   resolveDpdkOptions,
   type DpdkEnvironment,
   type DpdkOptions,
-  type Waking,
 } from "./dpdk/index.ts";
+export type { Waking } from "./native/index.ts";
 export { DEFAULT_LIMITS, resolveLimits, type Limits, type Pem, type TlsOptions } from "./settings.ts";
+export {
+  gpudirectEnvironment,
+  resolveVerbsOptions,
+  VerbsEngine,
+  VerbsWire,
+  type GpudirectEnvironment,
+} from "./verbs/index.ts";
 export { Poller, SlabMemory, SocketsWire, STREAM_BYTES } from "./sockets/index.ts";

@@ -1,5 +1,8 @@
-/** What the two processes get where they are to speak over DPDK and nobody has named a device: two ends of a software one. */
-import { mkdtempSync, rmSync } from "node:fs";
+/**
+ * What the two processes get where nobody has named a device: to speak over DPDK two ends of a software one, and to speak by RDMA two
+ * devices where there are two.
+ */
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { resolveSelection } from "../../lib/index.ts";
@@ -23,11 +26,41 @@ const NONE: Devices = {
   [Symbol.dispose]: () => {},
 };
 
-/** Nothing but what is usual, unless `ZAP_TRANSPORT` is dpdk, no device is named, and a pair of software devices would do. */
+/** Nothing but what is usual, unless `ZAP_TRANSPORT` is dpdk or gpudirect, no device is named, and there is a pair that would do. */
 export async function demoDevices(): Promise<Devices> {
+  const wanted = process.env["ZAP_TRANSPORT"]?.trim().toLowerCase();
+  if (wanted === "gpudirect") return rdmaDevices();
+  return wanted === "dpdk" ? softwareDevices() : NONE;
+}
+
+async function rdmaDevices(): Promise<Devices> {
   const { env } = process;
-  const wanted = env["ZAP_TRANSPORT"]?.trim().toLowerCase() === "dpdk";
-  if (!wanted || env["ZAP_DPDK_VDEV"]?.trim() || env["ZAP_DPDK_PCI"]?.trim()) return NONE;
+  if (env["ZAP_GPUDIRECT_DEVICE"]?.trim()) return NONE;
+  const [left, right] = rdmaNames();
+  if (left === undefined || right === undefined) return NONE;
+  const device = (name: string) => ({
+    ZAP_GPUDIRECT_DEVICE: name,
+    ZAP_GPUDIRECT_REGION_BYTES: env["ZAP_GPUDIRECT_REGION_BYTES"] ?? REGION_BYTES,
+  });
+  if (!(await isUsable({ ...env, ...device(left) }, "gpudirect"))) return NONE;
+  return {
+    ...NONE,
+    env: { left: device(left), right: device(right) },
+    line: `devices: ${left} and ${right}`,
+  };
+}
+
+function rdmaNames(): string[] {
+  try {
+    return readdirSync("/sys/class/infiniband").sort();
+  } catch {
+    return [];
+  }
+}
+
+async function softwareDevices(): Promise<Devices> {
+  const { env } = process;
+  if (env["ZAP_DPDK_VDEV"]?.trim() || env["ZAP_DPDK_PCI"]?.trim()) return NONE;
   const folder = mkdtempSync(join(tmpdir(), "zap-demo-"));
   const end = (role: "server" | "client", number: number) => ({
     ZAP_DPDK_VDEV: `net_memif${number},role=${role},id=0,socket=${join(folder, "memif")},socket-abstract=no`,
@@ -42,14 +75,17 @@ export async function demoDevices(): Promise<Devices> {
     line: "devices: net_memif0 at 10.0.0.1 and net_memif1 at 10.0.0.2, two ends of one in shared memory",
     [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
   };
-  if (await isUsable({ ...env, ...devices.env.left })) return devices;
+  if (await isUsable({ ...env, ...devices.env.left }, "dpdk")) return devices;
   devices[Symbol.dispose]();
   return NONE;
 }
 
-async function isUsable(env: Readonly<Record<string, string | undefined>>): Promise<boolean> {
+async function isUsable(
+  env: Readonly<Record<string, string | undefined>>,
+  name: "dpdk" | "gpudirect",
+): Promise<boolean> {
   try {
-    return (await resolveSelection(undefined, { env })).name === "dpdk";
+    return (await resolveSelection(undefined, { env })).name === name;
   } catch {
     // The two processes will say it better.
     return false;

@@ -16,6 +16,17 @@ import {
   DPDK_QUEUE,
   DPDK_SETTINGS,
   DPDK_STATS,
+  GPUDIRECT_EVENT,
+  GPUDIRECT_EVENT_BYTES,
+  GPUDIRECT_EVENTS,
+  GPUDIRECT_FLAGS,
+  GPUDIRECT_MESSAGES,
+  GPUDIRECT_METHODS,
+  GPUDIRECT_NAMES,
+  GPUDIRECT_NODE,
+  GPUDIRECT_OFFER,
+  GPUDIRECT_SETTINGS,
+  GPUDIRECT_STATS,
   PREREQUISITE,
   RING,
   RING_ENTRY,
@@ -41,13 +52,14 @@ const NATIVE = join(ROOT, "native");
 const shim = new CHeader("zap_shim.h");
 const uma = new CHeader("zap_uma.h");
 const dpdk = new CHeader("zap_dpdk.h");
+const gpudirect = new CHeader("zap_gpudirect.h");
 const ring = new CHeader("zap_ring.h");
 const HEADERS: Record<ShimName, CHeader> = {
   libzap_uma_cuda: uma,
   libzap_uma_hip: uma,
   libzap_uma_metal: uma,
   libzap_dpdk: dpdk,
-  libzap_gpudirect: new CHeader("zap_gpudirect.h"),
+  libzap_gpudirect: gpudirect,
 };
 
 describe("the functions", () => {
@@ -76,6 +88,11 @@ describe("the structures", () => {
     ["zap_dpdk_event", dpdk, DPDK_EVENT],
     ["zap_dpdk_stats", dpdk, DPDK_STATS],
     ["zap_dpdk_queue", dpdk, { texts: {}, ...DPDK_QUEUE }],
+    ["zap_gpudirect_settings", gpudirect, GPUDIRECT_SETTINGS],
+    ["zap_gpudirect_node", gpudirect, GPUDIRECT_NODE],
+    ["zap_gpudirect_offer", gpudirect, GPUDIRECT_OFFER],
+    ["zap_gpudirect_event", gpudirect, { texts: {}, ...GPUDIRECT_EVENT }],
+    ["zap_gpudirect_stats", gpudirect, GPUDIRECT_STATS],
     ["zap_ring", ring, { texts: {}, ...RING }],
     ["zap_ring_entry", ring, { texts: {}, ...RING_ENTRY }],
   ] as const) {
@@ -103,13 +120,27 @@ describe("the numbers", () => {
     expect(camel("ZAP_UMA_", uma.enumeration("zap_uma_flag"))).toEqual(UMA_FLAGS);
   });
 
-  test("of the dpdk node and of the rings", () => {
+  test("of the dpdk node", () => {
     expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_flag"))).toEqual(DPDK_FLAGS);
     expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_idle"))).toEqual(DPDK_IDLE);
     expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_event_kind"))).toEqual(DPDK_EVENTS);
     expect(camel("ZAP_DPDK_", dpdk.enumeration("zap_dpdk_names"))).toEqual(DPDK_NAMES);
     expect(dpdk.define("ZAP_DPDK_MESSAGES")).toBe(DPDK_MESSAGES);
     expect(dpdk.define("ZAP_DPDK_EVENT_BYTES")).toBe(DPDK_EVENT_BYTES);
+  });
+
+  test("of the gpudirect node", () => {
+    expect(camel("ZAP_GPUDIRECT_", gpudirect.enumeration("zap_gpudirect_flag"))).toEqual(GPUDIRECT_FLAGS);
+    expect(camel("ZAP_GPUDIRECT_", gpudirect.enumeration("zap_gpudirect_method"))).toEqual(GPUDIRECT_METHODS);
+    expect(camel("ZAP_GPUDIRECT_", gpudirect.enumeration("zap_gpudirect_event_kind"))).toEqual(
+      GPUDIRECT_EVENTS,
+    );
+    expect(camel("ZAP_GPUDIRECT_", gpudirect.enumeration("zap_gpudirect_names"))).toEqual(GPUDIRECT_NAMES);
+    expect(gpudirect.define("ZAP_GPUDIRECT_MESSAGES")).toBe(GPUDIRECT_MESSAGES);
+    expect(gpudirect.define("ZAP_GPUDIRECT_EVENT_BYTES")).toBe(GPUDIRECT_EVENT_BYTES);
+  });
+
+  test("of the rings", () => {
     expect(ring.define("ZAP_RING_MAGIC")).toBe(RING_MAGIC);
     expect(ring.define("ZAP_RING_VERSION")).toBe(RING_VERSION);
     expect(ring.define("ZAP_RING_HEAD_BYTES")).toBe(RING.bytes);

@@ -48,7 +48,7 @@ const CLASSES: readonly HostClass[] = [
     memory: "cuda",
     device: "NVIDIA GB10 (0 of 1), compute capability 12.1",
     unified: "managed, for CPU and GPU at once",
-    gpudirect: ["data plane", "RDMA device", "libibverbs.so.1"],
+    gpudirect: ["RDMA device", "libibverbs.so.1"],
     dpdk: NO_PORT,
   },
   {
@@ -70,12 +70,12 @@ const CLASSES: readonly HostClass[] = [
           }),
         },
       ),
-    // The table has GPUDirect here: everything that the host has to bring is there, and the data plane is all that is not.
+    // The table has GPUDirect here: everything that the host has to bring is there, but a library that is more than its header.
     picks: "uma",
     memory: "cuda",
     device: "NVIDIA H200 (0 of 8), compute capability 9.0",
     unified: "managed, for CPU and GPU at once",
-    gpudirect: ["data plane"],
+    gpudirect: ["ibverbs"],
     dpdk: [NO_DPDK, "hugepages", "libdpdk", "address"],
   },
   {
@@ -85,7 +85,7 @@ const CLASSES: readonly HostClass[] = [
     memory: "cuda",
     device: "NVIDIA RTX (0 of 1), compute capability 8.9",
     unified: "managed, for CPU and GPU at once",
-    gpudirect: ["data plane", "RDMA device", "libibverbs.so.1"],
+    gpudirect: ["RDMA device", "libibverbs.so.1"],
     dpdk: NO_PORT,
   },
   {
@@ -95,7 +95,7 @@ const CLASSES: readonly HostClass[] = [
     memory: "cuda",
     device: "NVIDIA RTX (0 of 1), compute capability 8.6",
     unified: "page-locked host memory: no managed memory for CPU and GPU at once",
-    gpudirect: ["data plane", "RDMA device", "libibverbs.so.1"],
+    gpudirect: ["RDMA device", "libibverbs.so.1"],
     dpdk: NO_PORT,
   },
   {
@@ -105,7 +105,7 @@ const CLASSES: readonly HostClass[] = [
     memory: "metal",
     device: "Apple M4",
     unified: "shared buffers, for CPU and GPU at once",
-    gpudirect: ["data plane", "platform"],
+    gpudirect: ["platform"],
     dpdk: ["platform"],
   },
   {
@@ -115,14 +115,7 @@ const CLASSES: readonly HostClass[] = [
     memory: "hip",
     device: "AMD Instinct (0 of 1)",
     unified: "managed, for CPU and GPU at once",
-    gpudirect: [
-      "data plane",
-      "RDMA device",
-      "libibverbs.so.1",
-      "libcuda.so.1",
-      "GPU",
-      "GPU memory registration",
-    ],
+    gpudirect: ["RDMA device", "libibverbs.so.1"],
     dpdk: NO_PORT,
   },
   {
@@ -130,14 +123,7 @@ const CLASSES: readonly HostClass[] = [
     host: () => made.madeUpHost(HUGE, { env: { ZAP_LIB_DIR: theNative().shims } }),
     picks: "default",
     memory: "none",
-    gpudirect: [
-      "data plane",
-      "RDMA device",
-      "libibverbs.so.1",
-      "libcuda.so.1",
-      "GPU",
-      "GPU memory registration",
-    ],
+    gpudirect: ["RDMA device", "libibverbs.so.1", "libcuda.so.1", "GPU", "GPU memory registration"],
     dpdk: NO_PORT,
   },
 ];

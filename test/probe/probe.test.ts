@@ -14,7 +14,7 @@ test("all transports are probed here, best first", async () => {
 
 test("one transport is probed by name, whatever its case and blanks", async () => {
   for (const name of ["default", " Default\n", "DEFAULT"]) expect((await probe(name)).name).toBe("default");
-  expect((await probe("GPUdirect")).built).toBe(false);
+  expect((await probe("GPUdirect")).name).toBe("gpudirect");
 });
 
 test("an unknown name is an error that lists the known ones", async () => {

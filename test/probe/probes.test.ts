@@ -63,15 +63,33 @@ describe("every probe", () => {
     });
   }
 
-  test.skipIf(noCompiler)(
-    "of gpudirect says that this version has no data plane for it, whatever the host has",
-    async () => {
-      const row = await probeGpudirect(withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }));
-      expect({ built: row.built, available: row.available }).toEqual({ built: false, available: false });
-      expect(missing(row)).toEqual(["data plane"]);
-      expect(the(row, "data plane").seen).toContain("no gpudirect data plane yet");
-    },
-  );
+  test.skipIf(noCompiler)("of gpudirect says that it is usable where the host has everything", async () => {
+    const row = await probeGpudirect(withShims({ ...made.nvidia, ...made.rdma, ...made.dpdk }));
+    expect(missing(row)).toEqual([]);
+    expect(row).toMatchObject({
+      built: true,
+      available: true,
+      memory: "cuda",
+      device: "mlx5_0 + NVIDIA H200",
+      caps: { gpuResident: true, zeroCopy: true, minLatencyMicros: 2 },
+    });
+  });
+
+  test.skipIf(noCompiler)("of gpudirect does without a GPU where that is allowed, and says so", async () => {
+    const without = await probeGpudirect(withShims(made.rdma));
+    expect(missing(without)).toEqual(["libcuda.so.1", "GPU", "GPU memory registration"]);
+    const allowed = await probeGpudirect(withShims(made.rdma, { ZAP_GPUDIRECT_HOST_MEMORY: "1" }));
+    expect(missing(allowed)).toEqual([]);
+    expect(allowed).toMatchObject({ memory: "locked", device: "mlx5_0", caps: { gpuResident: false } });
+    expect(the(allowed, "GPU").seen).toEndWith("; not needed: ZAP_GPUDIRECT_HOST_MEMORY");
+    const other = { ZAP_GPUDIRECT_HOST_MEMORY: "1", ZAP_GPUDIRECT_DEVICE: "mlx5_9" };
+    const wrong = the(await probeGpudirect(withShims(made.rdma, other)), "RDMA device");
+    expect(wrong).toMatchObject({
+      met: false,
+      seen: "ZAP_GPUDIRECT_DEVICE is mlx5_9, and there is mlx5_0",
+      fix: "export ZAP_GPUDIRECT_DEVICE=mlx5_0",
+    });
+  });
 
   test.skipIf(noCompiler)("of dpdk says that it is usable where the host has everything", async () => {
     const host = withShims({ ...made.nvidia, ...made.dpdk }, { ZAP_DPDK_ADDRESS: "10.0.0.1/24" });
@@ -411,7 +429,6 @@ describe("gpudirect", () => {
     const row = await probeGpudirect(madeUpHost());
     expect(row).toMatchObject({ wire: "verbs", memory: "cuda", device: null });
     expect(missing(row)).toEqual([
-      "data plane",
       "libzap_gpudirect",
       "RDMA device",
       "libibverbs.so.1",

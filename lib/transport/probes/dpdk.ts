@@ -36,7 +36,7 @@ export async function probeDpdk(host: Host): Promise<Probe> {
   return row({
     ...common,
     device: device(host),
-    library: await ownRows(host, "libzap_dpdk", null),
+    library: await ownRows(host, "libzap_dpdk"),
     host: [
       hugepages(host),
       libdpdk(host),

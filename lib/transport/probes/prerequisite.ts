@@ -15,15 +15,6 @@ export function missing(name: string, seen: string, ...fix: string[]): Prerequis
   return { name, met: false, seen, fix: fix.join("\n") };
 }
 
-/** The part of a transport that no host can supply. */
-export function dataPlane(transport: TransportName): Prerequisite {
-  return missing(
-    "data plane",
-    `this version of the library carries no ${transport} data plane yet`,
-    "Use the default transport; this row opens once a release carries it.",
-  );
-}
-
 /** A vendor's library at `path`, or null where it is not installed: then `absent` says so. One that was cut off counts as missing. */
 export function vendorLibrary(
   host: Host,

@@ -36,20 +36,13 @@ export async function shimLoaded<N extends ShimName>(
   return { shim: null, row: missing(name, seenHere(host, found.seen), found.fix) };
 }
 
-/**
- * The row of a shim that depends on no vendor's library, and what it says of itself. A row of the name of
- * `known` is left out: we know better.
- */
-export async function ownRows(
-  host: Host,
-  name: "libzap_dpdk" | "libzap_gpudirect",
-  known: Prerequisite | null,
-): Promise<Prerequisite[]> {
+/** The row of a shim that depends on no vendor's library, and what it says of itself. */
+export async function ownRows(host: Host, name: "libzap_dpdk"): Promise<Prerequisite[]> {
   const { shim, row } = await shimLoaded(host, name);
   if (shim === null) return [row];
   const memory = probeMemory();
   const count = shim.check(shim.call.probe(memory, PROBE_ROWS), "probing");
-  return [row, ...readPrerequisites(memory, count).filter((each) => each.name !== known?.name)];
+  return [row, ...readPrerequisites(memory, count)];
 }
 
 /** More rows than any shim fills. */

@@ -5,7 +5,7 @@ import { parseAddress } from "../common/address.ts";
 import { keepUp, pauseDialling } from "../common/backoff.ts";
 import type { Hub } from "./hub.ts";
 import { ipBytes, isGroup, isMapped, isUnspecified, sameIp } from "./ip.ts";
-import type { Peer } from "./peer.ts";
+import type { Peer } from "../native/peer.ts";
 import { dialError, REASON } from "./reasons.ts";
 
 const NUMBER_MAX = 0xffff_ffff;
@@ -120,7 +120,7 @@ export class Dialler {
     const dial = this.dials.get(number);
     if (dial === undefined) return;
     if (reason === REASON.duplicate) return this.again(dial);
-    const name = this.hub.engine.name("reason", reason);
+    const name = this.hub.engine.nameIn("reason", reason);
     this.finish(dial, dialError(dial.address, reason, name, this.hub.limits.handshakeMillis));
   }
 

@@ -4,10 +4,10 @@ import { DPDK_EVENT_BYTES, DPDK_EVENTS } from "../../ffi/index.ts";
 import { formatHostPort } from "../common/address.ts";
 import type { PeerBook } from "../common/book.ts";
 import type { Dialler } from "./dialler.ts";
-import { Flow } from "./flow.ts";
+import { Flow } from "../native/flow.ts";
 import type { Hub } from "./hub.ts";
 import { ipText } from "./ip.ts";
-import type { Peer } from "./peer.ts";
+import type { Peer } from "../native/peer.ts";
 import { downError, REASON } from "./reasons.ts";
 import { readEvent, type NodeEvent } from "./structures.ts";
 
@@ -92,7 +92,7 @@ export class Flows {
     flow.until = event.messages;
     this.gone.add(flow);
     const { peer } = flow;
-    const error = downError(peer.id, event.reason, this.hub.engine.name("reason", event.reason));
+    const error = downError(peer.id, event.reason, this.hub.engine.nameIn("reason", event.reason));
     const current = peer.flow === flow;
     if (current) peer.detach(error);
     if (error !== null && current) hub.fault(peer.id, error);

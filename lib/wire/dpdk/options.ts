@@ -17,8 +17,6 @@ const PORTS_LAST = 65_535;
 const FLOWS_MAX = 65_535;
 const CANDIDATES_MAX = 1_024;
 const VERSIONS_MAX = 4;
-/** Accepted and not acknowledged, to one peer. */
-export const QUEUE_MESSAGES = 1_024;
 /** Of the region, beside its rings and what grows with the largest message. */
 const AREAS_BYTES_MIN = 20 * MIB;
 const REGION_BYTES_MAX = 1024 * MIB;

@@ -12,7 +12,9 @@ import {
 import { parseAddress } from "../common/address.ts";
 import { NODE_ID_BYTES_MAX } from "../common/node-id.ts";
 import { ipBytes } from "./ip.ts";
-import { QUEUE_MESSAGES, type DpdkOptions } from "./options.ts";
+import type { RegionInfo } from "../native/engine.ts";
+import { QUEUE_MESSAGES } from "../native/outbox.ts";
+import type { DpdkOptions } from "./options.ts";
 
 const encoder = new TextEncoder();
 /** The native side never waits for less than what we accept. */
@@ -149,20 +151,7 @@ export function packDial({ number, ip, port, id }: DialRequest): Uint8Array {
 }
 
 /** A node that is open; offsets count from `address`. */
-export interface NodeInfo {
-  readonly address: number;
-  readonly bytes: number;
-  readonly handoffOffset: number;
-  readonly returnsOffset: number;
-  readonly sendsOffset: number;
-  readonly donesOffset: number;
-  readonly eventsOffset: number;
-  readonly packetOffset: number;
-  readonly poolOffset: number;
-  readonly poolBytes: number;
-  /** Its handle. */
-  readonly region: number;
-  readonly wakeFd: number;
+export interface NodeInfo extends RegionInfo {
   readonly queues: number;
   readonly mtu: number;
   /** 6 bytes. */
@@ -185,7 +174,7 @@ export function readNode(memory: Uint8Array): NodeInfo {
     sendsOffset: u32("sends_offset"),
     donesOffset: u32("dones_offset"),
     eventsOffset: u32("events_offset"),
-    packetOffset: u64("packet_offset"),
+    memoryOffset: u64("packet_offset"),
     poolOffset: u64("pool_offset"),
     poolBytes: u64("pool_bytes"),
     region: view.getInt32(at.region, true),

@@ -8,15 +8,15 @@ import { EventQueue } from "../common/events.ts";
 import { EnvelopeIterator } from "../common/iterator.ts";
 import { sendFault, unknownPeer } from "../common/sendable.ts";
 import type { CloseReport, Envelope, WireStats } from "../contract.ts";
-import { Caretaker } from "./caretaker.ts";
+import { Caretaker } from "../native/caretaker.ts";
 import { Dialler, type Dial } from "./dialler.ts";
 import type { Engine } from "./engine.ts";
 import { Flows } from "./flows.ts";
 import { Hub } from "./hub.ts";
-import { DpdkInbox } from "./inbox.ts";
-import { NodeMemory, type RegionOnDevice } from "./memory.ts";
+import { NativeInbox } from "../native/inbox.ts";
+import { NodeMemory, type RegionOnDevice } from "../native/memory.ts";
 import type { DpdkOptions } from "./options.ts";
-import { Peer } from "./peer.ts";
+import { Peer } from "../native/peer.ts";
 import { StatsReader } from "./stats.ts";
 
 /** Resolved already: a `send` that was handed over at once allocates nothing. */
@@ -41,7 +41,7 @@ export class DpdkWire {
   private readonly engine: Engine;
   private readonly book: PeerBook<Peer>;
   private readonly dialler: Dialler;
-  private readonly inbox: DpdkInbox;
+  private readonly inbox: NativeInbox;
   private readonly caretaker: Caretaker;
   private readonly counted: StatsReader;
   private readonly sendBreather = new Breather();
@@ -61,7 +61,7 @@ export class DpdkWire {
     this.book = new PeerBook(options.limits.connections, (id) => new Peer(id, hub));
     this.dialler = new Dialler(hub);
     this.flows = new Flows(hub, this.book, this.dialler);
-    this.inbox = new DpdkInbox({
+    this.inbox = new NativeInbox({
       handoff: engine.handoff,
       returns: engine.returns,
       memory,

@@ -6,6 +6,7 @@ import type { Socket } from "bun";
 import { ConnectionLostError, HandshakeError, type ZapError } from "../../errors/index.ts";
 import { heapArena } from "../../memory/index.ts";
 import type { HeaderFaultName } from "../../message/index.ts";
+import type { Link } from "./above.ts";
 import { FrameReader, type FrameSink } from "./frames.ts";
 import { decodeAck, encodeAck } from "./hello.ts";
 import {
@@ -59,6 +60,10 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
   peerId = "";
   /** The far end is this library: it understands control frames. */
   kin = false;
+  /** What the wire above knows it by; null where it carries messages. */
+  link: Link | null = null;
+  /** What has been counted as copied on its way into messages. */
+  private copied = 0;
   /** The names in the peer's certificate; null on plaintext connections. */
   certificateNames: ReadonlySet<string> | null = null;
   /** What went wrong first; reported when the socket is gone. */
@@ -130,6 +135,12 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
     this.hub.bytesOut += bytes;
   };
 
+  /** It carries what two nodes say to each other, and no messages. */
+  becomeLink(link: Link): void {
+    this.link = link;
+    this.hub.bytesCopied -= this.copied;
+  }
+
   // ---- receiving
 
   feed(chunk: Uint8Array): void {
@@ -139,7 +150,10 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
     if (this.state === "securing") {
       return this.fail(new HandshakeError(`${this.address}: data came before TLS was up`));
     }
-    this.hub.bytesCopied += chunk.length;
+    if (this.link === null) {
+      this.copied += chunk.length;
+      this.hub.bytesCopied += chunk.length;
+    }
     if (this.intake !== null) this.intake.feed(chunk);
     else if (this.pauses !== 0 || this.waiting.length > 0) this.waiting.push(chunk);
     else this.read(chunk);
@@ -261,6 +275,7 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
       batch.discard();
       return;
     }
+    if (this.link !== null) return this.hear(batch, this.link);
     hub.messagesIn += messages;
     hub.bytesIn += bytes;
     if (hub.closing) {
@@ -272,6 +287,16 @@ export class Connection implements FrameSink, IntakeOwner, BatchSource {
     this.received += messages;
     this.bytesSinceAck += bytes;
     hub.inbox.push(batch);
+    hub.above?.queued();
+  }
+
+  private hear(batch: Batch, link: Link): void {
+    while (batch.messages > 0 && !this.isClosed() && !this.hub.closing) {
+      const said = batch.take();
+      this.hub.above?.heard(link, said.message);
+      said.release();
+    }
+    batch.discard();
   }
 
   memory(bytes: number): Uint8Array {

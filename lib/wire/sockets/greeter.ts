@@ -11,9 +11,19 @@
  */
 import { ConnectionLostError, HandshakeError, type ZapError } from "../../errors/index.ts";
 import type { PeerBook } from "../common/book.ts";
+import { Link } from "./above.ts";
 import type { Connection } from "./connection.ts";
 import type { Dial, Dialler } from "./dialler.ts";
-import { decodeHello, encodeHello, HELLO_DUPLICATE, HELLO_KIN, HELLO_PLAIN, type Hello } from "./hello.ts";
+import {
+  decodeHello,
+  encodeHello,
+  HELLO_DUPLICATE,
+  HELLO_KIN,
+  HELLO_PLAIN,
+  HELLO_VERBS,
+  type Hello,
+  type HelloKind,
+} from "./hello.ts";
 import { PAUSE_HELD, type Hub } from "./hub.ts";
 import type { Peer } from "./peer.ts";
 
@@ -56,7 +66,7 @@ export class Greeter {
     }
     dial.helloSent = true;
     dial.helloAt = performance.now();
-    connection.say(encodeHello(this.hub.nodeId, HELLO_KIN));
+    connection.say(encodeHello(this.hub.nodeId, this.greeting));
   }
 
   hello(connection: Connection, bytes: Uint8Array): void {
@@ -111,8 +121,8 @@ export class Greeter {
       else connection.end();
       return;
     }
-    this.own(connection, peer);
-    connection.say(encodeHello(hub.nodeId, connection.kin ? HELLO_KIN : HELLO_PLAIN));
+    this.own(connection, peer, hello);
+    connection.say(encodeHello(hub.nodeId, connection.kin ? this.greeting : HELLO_PLAIN));
     if (rivals.size > 0) {
       this.heldForDials.set(connection, { rivals, since: performance.now() });
       connection.pause(PAUSE_HELD);
@@ -136,8 +146,8 @@ export class Greeter {
       this.release(dial);
       return connection.end();
     }
-    connection.kin = hello.kind === HELLO_KIN;
-    this.own(connection, peer);
+    connection.kin = hello.kind !== HELLO_PLAIN;
+    this.own(connection, peer, hello);
     const rival = peer.connection;
     if (rival === null) {
       peer.attach(connection, true);
@@ -167,15 +177,22 @@ export class Greeter {
     }
   }
 
-  private own(connection: Connection, peer: Peer): void {
+  private get greeting(): HelloKind {
+    return this.hub.above === null ? HELLO_KIN : HELLO_VERBS;
+  }
+
+  private own(connection: Connection, peer: Peer, { kind }: Hello): void {
     connection.peer = peer;
     connection.peerId = peer.id;
     connection.state = "open";
+    if (kind === HELLO_VERBS && this.hub.above !== null) connection.becomeLink(new Link(connection));
     this.hub.checkTotal(connection);
   }
 
   private announce(connection: Connection, peer: Peer): void {
-    const { address, inbound } = connection;
+    const { address, inbound, link } = connection;
+    // There is more to come before messages pass.
+    if (link !== null) return;
     this.hub.emit({ type: "connected", peer: peer.id, address, dialled: !inbound });
   }
 

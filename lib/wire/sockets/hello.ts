@@ -15,7 +15,10 @@ export const HELLO_PLAIN = 0;
 export const HELLO_KIN = 1;
 /** The answer of this library to a second connection of the same node: use the first. */
 export const HELLO_DUPLICATE = 2;
-export type HelloKind = typeof HELLO_PLAIN | typeof HELLO_KIN | typeof HELLO_DUPLICATE;
+/** The same as `HELLO_KIN`, by a node that passes messages by RDMA where the other can, too. */
+export const HELLO_VERBS = 3;
+export type HelloKind = typeof HELLO_PLAIN | typeof HELLO_KIN | typeof HELLO_DUPLICATE | typeof HELLO_VERBS;
+const KINDS: readonly HelloKind[] = [HELLO_KIN, HELLO_DUPLICATE, HELLO_VERBS];
 
 export interface Hello {
   readonly nodeId: string;
@@ -63,8 +66,8 @@ export function decodeHello(bytes: Uint8Array): Hello | string {
     return "the hello's node id is not UTF-8";
   }
   if (/[\u0000-\u001f\u007f]/.test(nodeId)) return "the hello's node id has control characters";
-  const kind = view.getUint16(6, true) >> 8;
-  return { nodeId, kind: kind === HELLO_KIN || kind === HELLO_DUPLICATE ? kind : HELLO_PLAIN };
+  const said = view.getUint16(6, true) >> 8;
+  return { nodeId, kind: KINDS.find((kind) => kind === said) ?? HELLO_PLAIN };
 }
 
 /** Frames shorter than a message header are control frames; a node that does not know them drops them. */

@@ -3,6 +3,7 @@ import type { ZapError } from "../../errors/index.ts";
 import type { WireEvent } from "../contract.ts";
 import { EventQueue } from "../common/events.ts";
 import type { Limits } from "../settings.ts";
+import type { Above } from "./above.ts";
 import type { Connection } from "./connection.ts";
 import { Inbox } from "./inbox.ts";
 import { OutboxPool } from "./outbox.ts";
@@ -23,6 +24,8 @@ export class Hub {
   readonly inbox: Inbox;
   /** What messages are received into; null for the heap. */
   readonly memory: SlabMemory | null;
+  /** The wire over this one, or null. */
+  readonly above: Above | null;
   readonly pool = new OutboxPool();
   /** Every connection there is, whatever its state. */
   readonly connections = new Set<Connection>();
@@ -50,12 +53,14 @@ export class Hub {
     versions: readonly number[] | undefined,
     onEvent: (event: WireEvent) => void,
     memory: SlabMemory | null = null,
+    above: Above | null = null,
   ) {
     this.nodeId = nodeId;
     this.limits = limits;
     this.versions = versions;
     this.events = new EventQueue(onEvent);
     this.memory = memory;
+    this.above = above;
     this.inbox = new Inbox(({ peerId, held }) => {
       this.emit({ type: "unreleased", peer: peerId, envelopes: held });
     });

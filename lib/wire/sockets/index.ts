@@ -19,11 +19,13 @@
  *   greeter.ts     who a new connection belongs to, and which of two stays
  *   caretaker.ts   everything that depends on time
  *   hub.ts         what all of these share
+ *   above.ts       what a wire over this one sees of it
  *   wire.ts        the node
  *   slabs/         receiving into unified memory, without a copy in between
  * What other wires have as well is in `../common`.
  * May import: memory, message, ffi, errors, ../common.
  * Start at `wire.ts`.
  */
+export type { Above, Link } from "./above.ts";
 export { Poller, SlabMemory, STREAM_BYTES } from "./slabs/index.ts";
 export { SocketsWire } from "./wire.ts";

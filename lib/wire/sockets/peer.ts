@@ -46,6 +46,10 @@ export class Peer {
   failedDialAt = 0;
   nextDialAt = 0;
   dialling = false;
+  /** The wire above has something for it. */
+  wantedAbove = false;
+  /** The connection that the wire above was told of. */
+  private told: Connection | null = null;
   /** On the list of peers to be flushed. */
   dirty = false;
   private readonly waiters = new WaitList<SendWaiter>();
@@ -68,7 +72,7 @@ export class Peer {
   }
 
   get wanted(): boolean {
-    return this.waiters.length > 0 || this.outbox.messages > 0;
+    return this.wantedAbove || this.waiters.length > 0 || this.outbox.messages > 0;
   }
 
   /** Whether nothing is left of this peer but perhaps its address. */
@@ -80,8 +84,7 @@ export class Peer {
     return (
       this.connection === null &&
       !this.dialling &&
-      this.waiters.length === 0 &&
-      this.outbox.messages === 0 &&
+      !this.wanted &&
       this.connectWaiters.size === 0
     );
   }
@@ -194,6 +197,7 @@ export class Peer {
 
   start(): void {
     this.ready = true;
+    this.tellUp();
     this.admit();
     this.flush();
   }
@@ -201,8 +205,29 @@ export class Peer {
   /** The connection is lost or no longer to be sent on. What it did not take waits for the next one. */
   detach(error: ZapError | null): void {
     if (this.connection !== null) this.rewind(this.connection);
-    this.down();
+    this.down(error);
     if (error !== null) this.fault = error;
+  }
+
+  private tellUp(): void {
+    const { connection, hub } = this;
+    if (hub.above === null || connection === null || this.told === connection) return;
+    this.told = connection;
+    if (connection.link !== null) this.giveUpQueued();
+    hub.above.up(this.id, connection.link);
+  }
+
+  /** What was meant for a node that could not do as we do has no place on a link. */
+  private giveUpQueued(): void {
+    const error = new ConnectionLostError(`peer ${this.id} came back over another transport`);
+    for (const waiter of this.waiters.drain()) waiter.settle.failed(error);
+    this.lose(error);
+  }
+
+  private tellDown(error: ZapError | null): void {
+    const { told } = this;
+    this.told = null;
+    if (told !== null) this.hub.above?.down(this.id, told.link, error);
   }
 
   private rewind(connection: Connection): void {
@@ -219,11 +244,11 @@ export class Peer {
     if (connection === null) return;
     if (this.outbox.headHasVanished) return connection.fail(vanished());
     const rest = this.outbox.cut(connection.onSent);
-    this.down();
+    this.down(null);
     connection.retire(rest);
   }
 
-  private down(): void {
+  private down(error: ZapError | null): void {
     const now = performance.now();
     const { connection } = this;
     // A peer that comes and goes without taking anything does not put off the deadline of what waits for it.
@@ -233,6 +258,7 @@ export class Peer {
     this.connection = null;
     this.ready = false;
     this.blocked = false;
+    this.tellDown(error);
   }
 
   /** Fails what has waited too long for a connection. */

@@ -8,6 +8,7 @@ import {
   ZapError,
 } from "../../errors/index.ts";
 import type { CloseReport, Envelope, WireOptions, WireStats } from "../contract.ts";
+import type { Above } from "./above.ts";
 import { Acceptor } from "./acceptor.ts";
 import { sendFault, unknownPeer } from "../common/sendable.ts";
 import { formatAddress, parseAddress } from "../common/address.ts";
@@ -40,10 +41,10 @@ export class SocketsWire implements ConnectionOwner {
   private closed: Promise<CloseReport> | null = null;
   private onIdle: (() => void) | null = null;
 
-  private constructor(options: ResolvedOptions, memory: SlabMemory | null) {
+  private constructor(options: ResolvedOptions, memory: SlabMemory | null, above: Above | null) {
     const { nodeId, limits, versions, onEvent, allow, tls } = options;
     this.nodeId = nodeId;
-    this.hub = new Hub(nodeId, limits, versions, onEvent, memory);
+    this.hub = new Hub(nodeId, limits, versions, onEvent, memory, above);
     this.book = new PeerBook(limits.connections, (id) => new Peer(id, this.hub));
     this.acceptor = new Acceptor(this.hub, this, tls?.listen ?? null);
     this.dialler = new Dialler(this.hub, this, tls?.connect ?? null, (connection) =>
@@ -61,11 +62,15 @@ export class SocketsWire implements ConnectionOwner {
   /**
    * Opens the wire: listens where it is told to, and begins to dial the configured peers. Rejects with `ConfigError` or
    * `AddressError`, and then leaves nothing open. Messages are received into `memory`, which is closed with the wire; without it
-   * onto the heap.
+   * onto the heap. `above` hears of all connections, also before this has resolved.
    */
-  static async open(options: WireOptions, memory: SlabMemory | null = null): Promise<SocketsWire> {
+  static async open(
+    options: WireOptions,
+    memory: SlabMemory | null = null,
+    above: Above | null = null,
+  ): Promise<SocketsWire> {
     const resolved = resolveOptions(options);
-    const wire = new SocketsWire(resolved, memory);
+    const wire = new SocketsWire(resolved, memory, above);
     try {
       const bound: string[] = [];
       for (const place of resolved.listen) bound.push(await wire.acceptor.listen(place));
@@ -132,16 +137,33 @@ export class SocketsWire implements ConnectionOwner {
   private lostConnection(connection: Connection, peer: Peer, error: ZapError | null): void {
     const { hub } = this;
     const named = error === null ? null : withPeer(error, peer.id);
+    // The wire above says what became of its links.
+    const toldAbove = connection.link !== null && peer.connection === connection;
     if (peer.connection === connection) peer.detach(named);
     this.greeter.gone(connection);
-    if (named !== null) hub.fault(peer.id, named);
+    if (named !== null && !toldAbove) hub.fault(peer.id, named);
     if (connection.kin && connection.unconfirmed > 0) peer.reportUndelivered(connection.unconfirmed, named);
     if (peer.connection !== null) return;
-    hub.emit({ type: "disconnected", peer: peer.id, error: named });
+    if (connection.link === null) hub.emit({ type: "disconnected", peer: peer.id, error: named });
     const now = performance.now();
     // One that comes and goes is dialled ever more rarely; one that stayed a while is dialled at once.
     if (now - connection.bornAt >= hub.limits.reconnectMaxMillis) peer.attempts = 0;
     if (peer.address !== null) this.dialler.pause(peer);
+  }
+
+  // ---- what the wire above asks
+
+  /** Where `peer` can be dialled, or null. */
+  addressOf(peer: string): string | null {
+    return this.book.find(peer)?.address ?? null;
+  }
+
+  /** Dials `peer` as if a message waited for it, until it is wanted no more. */
+  want(id: string, wanted: boolean): void {
+    const peer = this.book.find(id);
+    if (peer === undefined || peer.address === null) return;
+    peer.wantedAbove = wanted;
+    if (wanted) this.dialler.keepUp(peer, performance.now());
   }
 
   // ---- the contract

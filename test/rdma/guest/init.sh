@@ -62,6 +62,8 @@ share bun
 $bb ln -sf "/bun/$BUN" /usr/bin/bun
 
 # A tentative address makes the move of a queue pair to RTR fail with ETIMEDOUT.
+# A large RDMA read is answered by thousands of packets at once; what does not fit is lost.
+echo 1000000 >/proc/sys/net/core/netdev_max_backlog
 for name in all default; do echo 0 >/proc/sys/net/ipv6/conf/$name/accept_dad; done
 must ip link set lo up
 must ip link add va mtu "$MTU" address 02:00:00:00:00:0a type veth peer name vb mtu "$MTU" address 02:00:00:00:00:0b

@@ -12,13 +12,11 @@ import {
   DPDK_SETTINGS,
   RING,
   RING_ENTRY,
-  RING_MAGIC,
-  RING_VERSION,
   SHIM_STATUS,
   readText,
   type DpdkVerbs,
 } from "../../../lib/ffi/index.ts";
-import { heapKind, type MemoryKind, type Region } from "../../../lib/memory/index.ts";
+import { heapKind, type Region } from "../../../lib/memory/index.ts";
 import type { Limits, WireEvent, WireOptions } from "../../../lib/wire/index.ts";
 import {
   DpdkWire,
@@ -28,75 +26,11 @@ import {
   type Waking,
 } from "../../../lib/wire/index.ts";
 import { ipBytes } from "../../../lib/wire/dpdk/ip.ts";
+import { areaKind, NativeRing, PAGE, turns, type Sent } from "../native-ring.ts";
 
-const PAGE = 4096;
+export { turns } from "../native-ring.ts";
+
 const EVENT_SLOTS = 1024;
-
-export interface Sent {
-  readonly flow: number;
-  readonly token: number;
-  readonly address: number;
-  /** As they were when it was taken. */
-  readonly bytes: Uint8Array;
-}
-
-/** One ring, with the native end that a test plays. */
-class NativeRing {
-  readonly offset: number;
-  private readonly view: DataView;
-  private readonly slots: number;
-  private readonly entryBytes: number;
-
-  constructor(memory: ArrayBuffer, offset: number, slots: number, entryBytes: number, startAt: bigint) {
-    this.offset = offset;
-    this.slots = slots;
-    this.entryBytes = entryBytes;
-    this.view = new DataView(memory, offset, RING.bytes + slots * entryBytes);
-    const { at } = RING;
-    this.view.setUint32(at.magic, RING_MAGIC, true);
-    this.view.setUint32(at.version, RING_VERSION, true);
-    this.view.setUint32(at.slots, slots, true);
-    this.view.setUint32(at.entry_bytes, entryBytes, true);
-    this.head = startAt;
-    this.tail = startAt;
-  }
-
-  get head(): bigint {
-    return this.view.getBigUint64(RING.at.head, true);
-  }
-  set head(count: bigint) {
-    this.view.setBigUint64(RING.at.head, count, true);
-  }
-  get tail(): bigint {
-    return this.view.getBigUint64(RING.at.tail, true);
-  }
-  set tail(count: bigint) {
-    this.view.setBigUint64(RING.at.tail, count, true);
-  }
-  get armed(): boolean {
-    return this.view.getUint32(RING.at.armed, true) === 1;
-  }
-  disarm(): void {
-    this.view.setUint32(RING.at.armed, 0, true);
-  }
-
-  entry(count: bigint): DataView {
-    const at = RING.bytes + Number(count % BigInt(this.slots)) * this.entryBytes;
-    return new DataView(this.view.buffer, this.view.byteOffset + at, this.entryBytes);
-  }
-
-  produce(write: (entry: DataView) => void): void {
-    if (this.tail - this.head >= BigInt(this.slots)) throw new Error("the ring is full");
-    write(this.entry(this.tail));
-    this.tail += 1n;
-  }
-
-  consume<T>(read: (entry: DataView) => T): T[] {
-    const found: T[] = [];
-    for (; this.head < this.tail; this.head += 1n) found.push(read(this.entry(this.head)));
-    return found;
-  }
-}
 
 export interface DoubleOptions {
   readonly slots?: number;
@@ -391,26 +325,4 @@ export class WireOnDouble implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.wire.close();
   }
-}
-
-/** Lets microtasks and a few turns of the loop go by. */
-export async function turns(): Promise<void> {
-  for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve));
-}
-
-function areaKind(address: number, bytes: number, state: { closed: boolean }): MemoryKind {
-  let used = 0;
-  return {
-    name: "heap",
-    reach: { cpu: true, gpu: false, nic: true },
-    allocRegion(size) {
-      if (used + size > bytes) throw new Error("the area is full");
-      const at = address + used;
-      used += Math.ceil(size / PAGE) * PAGE;
-      return { bytes: size, address: at, devicePtr: null, handle: 0, handleOffset: 0, free: () => {} };
-    },
-    fenceToDevice: () => {},
-    fenceToHost: () => {},
-    close: () => void (state.closed = true),
-  };
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { ShimError } from "../../../lib/errors/index.ts";
 import { RING, RING_ENTRY, RING_MAGIC, RING_VERSION } from "../../../lib/ffi/index.ts";
-import { ENTRY_TOKEN, RingConsumer, RingProducer } from "../../../lib/wire/dpdk/rings.ts";
+import { ENTRY_TOKEN, RingConsumer, RingProducer } from "../../../lib/wire/native/rings.ts";
 import { runs } from "../../support/properties.ts";
 
 function ringAt(startAt: bigint, slots = 8): { memory: ArrayBuffer; view: DataView } {

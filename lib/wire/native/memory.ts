@@ -7,7 +7,7 @@ import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { PoolError } from "../../errors/index.ts";
 import { SlabPool, type LeakReport, type MemoryKind, type PoolReport } from "../../memory/index.ts";
 import type { MessagePlace } from "../common/message-buffer.ts";
-import type { Engine } from "./engine.ts";
+import type { NativeEngine } from "./engine.ts";
 
 /** The GPU's view of the whole region, where one knows it. */
 export interface RegionOnDevice {
@@ -17,6 +17,8 @@ export interface RegionOnDevice {
 
 export interface MemoryOptions {
   readonly debug: boolean;
+  /** Closing the kind gives the region itself back: it is not the native side's. */
+  readonly kindOwnsRegion?: boolean;
   readonly onLeak: (report: LeakReport) => void;
   /** Told of what goes wrong beside any call. */
   readonly onFault: (error: PoolError) => void;
@@ -31,9 +33,10 @@ export class NodeMemory {
   readonly debug: boolean;
   /** Envelopes that were not released, and messages that the node still sends. */
   held = 0;
-  private readonly engine: Engine;
+  private readonly engine: NativeEngine;
   private readonly closeKind: () => void | Promise<void>;
   private readonly onFault: (error: PoolError) => void;
+  private readonly kindOwnsRegion: boolean;
   private view: Uint8Array | null = null;
   private escaped = false;
   private nodeClosed = false;
@@ -41,19 +44,20 @@ export class NodeMemory {
   private ended = false;
 
   /** Takes over `kind`, which is over the pool's area, and with it the pool and the region. */
-  constructor(engine: Engine, kind: MemoryKind, device: RegionOnDevice | null, options: MemoryOptions) {
-    const { address, bytes, packetOffset, poolBytes } = engine.info;
+  constructor(engine: NativeEngine, kind: MemoryKind, device: RegionOnDevice | null, options: MemoryOptions) {
+    const { address, bytes, memoryOffset, poolBytes } = engine.info;
     this.engine = engine;
-    this.address = address + packetOffset;
-    this.bytes = bytes - packetOffset;
+    this.address = address + memoryOffset;
+    this.bytes = bytes - memoryOffset;
     this.debug = options.debug;
     this.onFault = options.onFault;
+    this.kindOwnsRegion = options.kindOwnsRegion ?? false;
     this.place = {
       kind,
       address: this.address,
-      devicePtr: device === null ? null : device.devicePtr + BigInt(packetOffset),
+      devicePtr: device === null ? null : device.devicePtr + BigInt(memoryOffset),
       regionHandle: device?.handle ?? 0,
-      regionOffset: device === null ? 0 : packetOffset,
+      regionOffset: device === null ? 0 : memoryOffset,
     };
     // The device must know the memory as long as a received message is out, which may be longer than the pool lasts.
     this.closeKind = kind.close.bind(kind);
@@ -95,7 +99,9 @@ export class NodeMemory {
 
   private endLater(): void {
     const failed = (cause: unknown): void =>
-      this.onFault(new PoolError(`the dpdk region could not be given back: ${textOf(cause)}`, { cause }));
+      this.onFault(
+        new PoolError(`the ${this.engine.name} region could not be given back: ${textOf(cause)}`, { cause }),
+      );
     try {
       Promise.resolve(this.changed()).catch(failed);
     } catch (cause) {
@@ -106,12 +112,15 @@ export class NodeMemory {
   private changed(): void | Promise<void> {
     if (this.ended || !this.nodeClosed || !this.poolClosed || this.held > 0) return;
     this.ended = true;
+    this.dropView();
+    // Somebody sees it for ever: then it has to stay.
+    if (this.escaped && this.kindOwnsRegion) return;
     const closed = this.closeKind();
     if (closed instanceof Promise) return closed.then(() => this.unmap());
     this.unmap();
   }
 
-  private unmap(): void {
+  private dropView(): void {
     if (this.view !== null && this.view.length === 0) this.escape();
     if (this.view !== null && !this.escaped) {
       const { view } = this;
@@ -123,14 +132,16 @@ export class NodeMemory {
       // One that is pinned is copied, and stays what it was.
       if (view.length > 0) this.escape();
     }
+  }
+
+  private unmap(): void {
     if (!this.escaped) this.engine.freeRegion();
   }
 
   private escape(): void {
     if (this.escaped) return;
     this.escaped = true;
-    const text =
-      "the ArrayBuffer of a received message was transferred away: its memory, the whole dpdk region, is never given back";
+    const text = `the ArrayBuffer of a received message was transferred away: its memory, the whole ${this.engine.name} region, is never given back`;
     this.onFault(new PoolError(text));
   }
 }

@@ -5,9 +5,9 @@ import { changedMessage } from "../common/sendable.ts";
 import { settling, type Settle } from "../common/settle.ts";
 import { WaitList, type Waiter } from "../common/waitlist.ts";
 import type { Flow } from "./flow.ts";
-import type { Hub } from "./hub.ts";
+import type { NativeHub } from "./hub.ts";
 
-interface SendWaiter extends Waiter {
+export interface SendWaiter extends Waiter {
   readonly message: Uint8Array;
   /** As it was when `send` was called. */
   readonly bytes: number;
@@ -32,10 +32,10 @@ export class Peer implements BookPeer {
   failedDialAt = 0;
   nextDialAt = 0;
   dialling = false;
-  private readonly hub: Hub;
-  private readonly waiters = new WaitList<SendWaiter>();
+  protected readonly hub: NativeHub;
+  protected readonly waiters = new WaitList<SendWaiter>();
 
-  constructor(id: string, hub: Hub) {
+  constructor(id: string, hub: NativeHub) {
     this.id = id;
     this.hub = hub;
   }

@@ -12,6 +12,8 @@ const TAIL = RING.at.tail / 4;
 const HEAD = RING.at.head / 4;
 const ARMED = RING.at.armed / 4;
 const HALF = 2 ** 32;
+/** Named where no library is behind the memory. */
+const RINGS = "zap_ring.h";
 
 /** Words of 32 bits from an entry's start. */
 export const ENTRY_ADDRESS = RING_ENTRY.at.address / 4;
@@ -33,11 +35,11 @@ class RingEnd {
   private readonly ownAt: number;
 
   /** Throws `ShimError` where there is no such ring. */
-  constructor(memory: ArrayBuffer, offset: number, entryBytes: number, ownAt: number) {
+  constructor(memory: ArrayBuffer, offset: number, entryBytes: number, library: string, ownAt: number) {
     const head = new Int32Array(memory, offset, RING.bytes / 4);
     const [magic, version, slots = 0, bytes] = head;
     if (magic !== RING_MAGIC || version !== RING_VERSION || bytes !== entryBytes || !isPowerOfTwo(slots))
-      throw new ShimError("libzap_dpdk", null, `no ring with entries of ${entryBytes} bytes at ${offset}`);
+      throw new ShimError(library, null, `no ring with entries of ${entryBytes} bytes at ${offset}`);
     this.head = head;
     this.counts = new BigInt64Array(memory, offset, RING.bytes / 8);
     this.words = new Uint32Array(memory, offset + RING.bytes, (slots * entryBytes) / 4);
@@ -72,8 +74,13 @@ class RingEnd {
 
 /** Takes entries out. */
 export class RingConsumer extends RingEnd {
-  constructor(memory: ArrayBuffer, offset: number, entryBytes: number = RING_ENTRY.bytes) {
-    super(memory, offset, entryBytes, HEAD);
+  constructor(
+    memory: ArrayBuffer,
+    offset: number,
+    entryBytes: number = RING_ENTRY.bytes,
+    library: string = RINGS,
+  ) {
+    super(memory, offset, entryBytes, library, HEAD);
   }
 
   /** Entries that can be read. */
@@ -101,8 +108,16 @@ export class RingConsumer extends RingEnd {
 
 /** Puts entries in. */
 export class RingProducer extends RingEnd {
-  constructor(memory: ArrayBuffer, offset: number, entryBytes: number = RING_ENTRY.bytes) {
-    super(memory, offset, entryBytes, TAIL);
+  /** Called behind an entry where the native side sleeps until it is told: it wakes it. Null where that side never sleeps. */
+  onArmed: (() => void) | null = null;
+
+  constructor(
+    memory: ArrayBuffer,
+    offset: number,
+    entryBytes: number = RING_ENTRY.bytes,
+    library: string = RINGS,
+  ) {
+    super(memory, offset, entryBytes, library, TAIL);
   }
 
   /** Entries that can be written. */
@@ -113,6 +128,9 @@ export class RingProducer extends RingEnd {
   /** The entry at `at(0)` was written. */
   publish(): void {
     this.advance(1);
+    if (this.onArmed === null || Atomics.load(this.head, ARMED) === 0) return;
+    Atomics.store(this.head, ARMED, 0);
+    this.onArmed();
   }
 }
 

@@ -12,7 +12,7 @@ export interface EnvelopeHome {
   giveBack(token: number): void;
 }
 
-export class DpdkEnvelope implements Envelope, MessageHome {
+export class NativeEnvelope implements Envelope, MessageHome {
   private readonly home: EnvelopeHome;
   private readonly lease: Lease;
   /** In the memory's view. */

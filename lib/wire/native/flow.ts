@@ -1,4 +1,4 @@
-/** One flow: a connection of the datagram wire, by the node's number for it. It belongs to one peer, and a peer may have two for a moment. */
+/** One flow: a connection of the native node, by its number for it. It belongs to one peer, and a peer may have two for a moment. */
 import type { Lease, Leases } from "../common/lease.ts";
 import type { Peer } from "./peer.ts";
 

@@ -5,7 +5,8 @@
 import type { Breather } from "../common/breather.ts";
 import { Leases, type LeaseCount } from "../common/lease.ts";
 import { RecvLine } from "../common/recv-line.ts";
-import { DpdkEnvelope, type EnvelopeHome } from "./envelope.ts";
+import type { Envelope } from "../contract.ts";
+import { NativeEnvelope, type EnvelopeHome } from "./envelope.ts";
 import type { Flow } from "./flow.ts";
 import type { NodeMemory } from "./memory.ts";
 import {
@@ -27,20 +28,25 @@ export interface InboxOptions {
   readonly catchUp: () => void;
   readonly flow: (number: number) => Flow | undefined;
   readonly breather: Breather;
+  /** Where messages come in beside the ring; null for nowhere. `pump` is to be called when one has come. */
+  readonly beside?: { take(): Envelope | undefined } | null;
   readonly unreleased: (count: LeaseCount) => void;
 }
 
-export class DpdkInbox extends RecvLine implements EnvelopeHome {
+export class NativeInbox extends RecvLine implements EnvelopeHome {
   readonly memory: NodeMemory;
   private readonly handoff: RingConsumer;
   private readonly returns: RingProducer;
   private readonly catchUp: () => void;
   private readonly flow: (number: number) => Flow | undefined;
   private readonly breather: Breather;
+  private readonly beside: { take(): Envelope | undefined } | null;
   private readonly leases: Leases;
   /** Of the last message: most come in rows. */
   private last: Flow | undefined;
   private ended = false;
+  /** The next message is taken from beside the ring, if there is one: by turns. */
+  private asideFirst = false;
 
   constructor(options: InboxOptions) {
     super();
@@ -50,10 +56,11 @@ export class DpdkInbox extends RecvLine implements EnvelopeHome {
     this.catchUp = options.catchUp;
     this.flow = options.flow;
     this.breather = options.breather;
+    this.beside = options.beside ?? null;
     this.leases = new Leases(options.unreleased);
   }
 
-  take(): DpdkEnvelope | undefined {
+  take(): Envelope | undefined {
     if (this.waiters.length > 0) this.pump();
     if (this.waiters.length > 0 || this.breather.pending !== null || this.isClosed) return undefined;
     return this.next();
@@ -74,7 +81,20 @@ export class DpdkInbox extends RecvLine implements EnvelopeHome {
     this.pump();
   }
 
-  private next(): DpdkEnvelope | undefined {
+  private next(): Envelope | undefined {
+    if (this.beside === null) return this.fromRing();
+    const first = this.asideFirst;
+    this.asideFirst = !first;
+    return first ? (this.aside() ?? this.fromRing()) : (this.fromRing() ?? this.aside());
+  }
+
+  private aside(): Envelope | undefined {
+    const envelope = this.beside?.take();
+    if (envelope !== undefined) this.breather.count(envelope.message.length);
+    return envelope;
+  }
+
+  private fromRing(): NativeEnvelope | undefined {
     const { handoff, memory } = this;
     if (handoff.available === 0) return undefined;
     // In this order: whatever was written before the message is there once the message is.
@@ -91,7 +111,7 @@ export class DpdkInbox extends RecvLine implements EnvelopeHome {
     const lease = flow === undefined ? this.leases.of(`flow ${number}`) : flow.lease(this.leases);
     memory.hold();
     this.breather.count(length);
-    return new DpdkEnvelope(this, lease, address - memory.address, length, token);
+    return new NativeEnvelope(this, lease, address - memory.address, length, token);
   }
 
   giveBack(token: number): void {

@@ -4,14 +4,12 @@
  */
 import { ptr } from "bun:ffi";
 import { PeerUnreachableError, type ZapError } from "../../errors/index.ts";
-import { DPDK_MESSAGES } from "../../ffi/index.ts";
 import type { Limits } from "../settings.ts";
 import { Blocks, type Block } from "./blocks.ts";
 import type { Settle } from "../common/settle.ts";
-import type { Engine } from "./engine.ts";
+import type { NativeEngine } from "./engine.ts";
 import type { Flow } from "./flow.ts";
 import type { NodeMemory } from "./memory.ts";
-import { QUEUE_MESSAGES } from "./options.ts";
 import type { Peer } from "./peer.ts";
 import {
   ENTRY_ADDRESS,
@@ -22,6 +20,8 @@ import {
   type RingProducer,
 } from "./rings.ts";
 
+/** Accepted and not come back, to one peer. */
+export const QUEUE_MESSAGES = 1_024;
 /** Up to this, copying costs less than keeping the sender waiting. */
 const COPY_BYTES = 4 * 1024;
 const HALF = 2 ** 32;
@@ -54,12 +54,12 @@ export class Outbox {
   private ended = false;
 
   /** Throws what the pool does where it has no block. */
-  constructor(engine: Engine, memory: NodeMemory, limits: Limits) {
+  constructor(engine: NativeEngine, memory: NodeMemory, limits: Limits) {
     this.memory = memory;
     this.limits = limits;
     this.sends = engine.sends;
     this.dones = engine.dones;
-    const numbers = Math.min(DPDK_MESSAGES, this.sends.slots, this.dones.slots);
+    const numbers = Math.min(engine.messages, this.sends.slots, this.dones.slots);
     this.free = Uint32Array.from({ length: numbers }, (_, index) => numbers - 1 - index);
     this.freeCount = numbers;
     this.lengths = new Uint32Array(numbers);

@@ -1,0 +1,38 @@
+/** Why flows end, in words and as errors. The numbers are those of the native side. */
+import { ConnectionLostError } from "../../errors/index.ts";
+
+export const REASON = {
+  finished: 1,
+  aborted: 2,
+  protocol: 5,
+  dead: 64,
+  refused: 65,
+  broken: 66,
+  closed: 67,
+} as const;
+
+const WORDS: Readonly<Record<number, string>> = {
+  [REASON.aborted]: "it was closed at once",
+  [REASON.protocol]: "it sent what no node sends",
+  [REASON.dead]: "it does not answer any more",
+  [REASON.refused]: "it refused what it was sent",
+  [REASON.broken]: "the queue pair is in error",
+  [REASON.closed]: "it did not finish in time",
+};
+
+/**
+ * Why a flow with `peer` ended; null where that was orderly. `name` is what the native side calls the reason, `status` the completion
+ * that failed, empty where none did.
+ */
+export function downError(
+  peer: string,
+  reason: number,
+  name: string,
+  status: string,
+): ConnectionLostError | null {
+  if (reason === REASON.finished) return null;
+  const completion = status === "" ? "" : `, ${status}`;
+  return new ConnectionLostError(
+    `peer ${peer}: the RDMA connection was lost: ${WORDS[reason] ?? name} (${name}${completion})`,
+  );
+}

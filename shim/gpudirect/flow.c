@@ -1,0 +1,371 @@
+/* A queue pair's life: made, brought up, closed or failed, flushed, gone. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../common/fail.h"
+#include "../common/thread.h"
+
+#define MAGIC 0x3144475au /* "ZGD1" */
+#define IN_LINE 4096u
+/* What was posted comes back within this after a queue pair was put into error, or never. */
+#define FLUSH_NS UINT64_C(1000000000)
+#define INLINE_WANTED 256u
+/*
+ * 4.096 us * 2^18, seven times over: a far end that does not answer for seven seconds is dead. Not sooner: a request that is sent again
+ * because its answer was late may come after what it asks for is hidden again, and that ends a queue pair.
+ */
+#define TIMEOUT 18
+/* Reads of one peer at once. Large messages keep a link busy one after the other as well, and soft-RoCE loses track of several. */
+#define READS_MOST 1u
+/* Not seven: soft-RoCE never counts those down. */
+#define RETRIES 6
+/* For ever: between two nodes of ours it does not happen. */
+#define RNR_RETRIES 7
+
+struct zap_flow *zap_flow_find(struct zap_engine *engine, uint32_t number) {
+  uint32_t index = number & 0xffff;
+  if (index >= engine->settings.flows) return NULL;
+  struct zap_flow *flow = &engine->flows[index];
+  return flow->state != ZAP_FLOW_FREE && zap_flow_number(flow) == number ? flow : NULL;
+}
+
+static int mtu_bytes(enum ibv_mtu mtu) { return 128 << (int)mtu; }
+
+static enum ibv_mtu mtu_of(uint32_t bytes) {
+  enum ibv_mtu mtu = IBV_MTU_256;
+  while (mtu < IBV_MTU_4096 && (uint32_t)mtu_bytes(mtu) * 2 <= bytes) mtu++;
+  return mtu;
+}
+
+/* ---- making ---- */
+
+static int32_t make_pair(struct zap_engine *engine, struct zap_flow *flow) {
+  const struct zap_engine_settings *s = &engine->settings;
+  struct ibv_qp_init_attr wanted = {
+      .send_cq = engine->cq,
+      .recv_cq = engine->cq,
+      .cap = {.max_send_wr = ZAP_SEND_SLOTS, .max_recv_wr = s->receives, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = INLINE_WANTED},
+      .qp_type = IBV_QPT_RC,
+  };
+  flow->qp = engine->verbs->create_qp(s->pd, &wanted);
+  if (flow->qp == NULL) {
+    /* Some devices refuse what they cannot have inside. */
+    wanted.cap.max_inline_data = 0;
+    flow->qp = engine->verbs->create_qp(s->pd, &wanted);
+  }
+  if (flow->qp == NULL) return zap_verbs_fail("ibv_create_qp", s->hca->name, errno);
+  engine->inline_bytes = wanted.cap.max_inline_data;
+  struct ibv_qp_attr attributes = {
+      .qp_state = IBV_QPS_INIT, .port_num = (uint8_t)s->hca->port, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
+  int failed = engine->verbs->modify_qp(flow->qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  return failed == 0 ? ZAP_OK : zap_verbs_fail("ibv_modify_qp to INIT", s->hca->name, zap_verbs_errno(failed));
+}
+
+/* Everything but what outlives it. */
+static void reset(struct zap_flow *flow) {
+  struct zap_incoming *incoming = flow->incoming;
+  uint32_t index = flow->index, generation = flow->generation;
+  memset(flow, 0, sizeof *flow);
+  flow->index = index;
+  flow->generation = generation;
+  flow->incoming = incoming;
+  flow->incoming_mask = IN_LINE - 1;
+  flow->first = flow->last = ZAP_NONE;
+}
+
+int32_t zap_flow_begin(struct zap_engine *engine, zap_gpudirect_offer *offer) {
+  const struct zap_engine_settings *s = &engine->settings;
+  struct zap_flow *flow = NULL;
+  for (uint32_t i = 0; i < s->flows && flow == NULL; i++)
+    if (engine->flows[i].state == ZAP_FLOW_FREE) flow = &engine->flows[i];
+  if (flow == NULL) return zap_fail(ZAP_E_LIMIT, "%u queue pairs are as many as there may be", s->flows);
+  if (engine->free_slab_count < ZAP_CONTROL_CREDITS * 2)
+    return zap_fail(ZAP_E_LIMIT, "the slabs of %u bytes are all in use: no queue pair can be given any", s->eager_bytes);
+  if (flow->incoming == NULL) flow->incoming = calloc(IN_LINE, sizeof *flow->incoming);
+  if (flow->incoming == NULL) return zap_fail(ZAP_E_MEMORY, "out of memory for a queue pair");
+  reset(flow);
+  /* 15 bits, so that a number is positive, and never 0. */
+  flow->generation = flow->generation % 0x7fff + 1;
+  int32_t status = make_pair(engine, flow);
+  if (status != ZAP_OK) {
+    if (flow->qp != NULL) (void)engine->verbs->destroy_qp(flow->qp);
+    flow->qp = NULL;
+    return status;
+  }
+  flow->state = ZAP_FLOW_BEGUN;
+  engine->flow_count++;
+  (void)zap_incoming_post(engine, flow);
+  uint32_t sequence = 0;
+  /* By its number: older C libraries do not have it. */
+  if (syscall(SYS_getrandom, &sequence, sizeof sequence, 0) != (long)sizeof sequence) sequence = (uint32_t)engine->now;
+  const struct zap_hca *hca = s->hca;
+  *offer = (zap_gpudirect_offer){
+      .magic = MAGIC,
+      .queue_pair = flow->qp->qp_num,
+      .sequence = sequence & 0xffffff,
+      .lid = hca->lid,
+      .mtu = (uint32_t)mtu_bytes(hca->mtu),
+      .ethernet = hca->ethernet,
+      .eager_bytes = s->eager_bytes,
+      .receives = flow->posted,
+      .message_bytes = s->message_bytes,
+      .reads = (uint32_t)hca->max_reads_in,
+  };
+  memcpy(offer->gid, hca->gid.raw, sizeof offer->gid);
+  flow->told = flow->posted;
+  flow->sequence = offer->sequence;
+  return (int32_t)zap_flow_number(flow);
+}
+
+/* ---- bringing up ---- */
+
+static int32_t check(const struct zap_engine *engine, const zap_gpudirect_offer *offer) {
+  if (offer->magic != MAGIC) return zap_fail(ZAP_E_INVALID, "the peer's offer is of another version, or none");
+  if ((offer->ethernet != 0) != engine->settings.hca->ethernet)
+    return zap_fail(ZAP_E_INVALID, "the peer's port is %s and ours is not", offer->ethernet ? "Ethernet" : "InfiniBand");
+  if (offer->eager_bytes < 16 || offer->receives < ZAP_CONTROL_CREDITS * 2 || offer->receives > 65536 || offer->reads == 0)
+    return zap_fail(ZAP_E_INVALID, "the peer's offer cannot be: %u receives of %u bytes, %u reads", offer->receives, offer->eager_bytes, offer->reads);
+  return ZAP_OK;
+}
+
+static int32_t to_rtr(struct zap_engine *engine, struct zap_flow *flow, const zap_gpudirect_offer *offer) {
+  const struct zap_hca *hca = engine->settings.hca;
+  uint32_t mtu = (uint32_t)mtu_bytes(hca->mtu);
+  struct ibv_qp_attr attributes = {
+      .qp_state = IBV_QPS_RTR,
+      .path_mtu = mtu_of(offer->mtu < mtu ? offer->mtu : mtu),
+      .dest_qp_num = offer->queue_pair,
+      .rq_psn = offer->sequence & 0xffffff,
+      .max_dest_rd_atomic = (uint8_t)hca->max_reads_in,
+      .min_rnr_timer = 12,
+      .ah_attr = {.dlid = (uint16_t)offer->lid, .port_num = (uint8_t)hca->port},
+  };
+  static const uint8_t none[16];
+  if (hca->ethernet || memcmp(offer->gid, none, sizeof none) != 0) {
+    attributes.ah_attr.is_global = 1;
+    memcpy(attributes.ah_attr.grh.dgid.raw, offer->gid, sizeof offer->gid);
+    attributes.ah_attr.grh.sgid_index = (uint8_t)hca->gid.index;
+    attributes.ah_attr.grh.hop_limit = 64;
+    attributes.ah_attr.grh.traffic_class = (uint8_t)engine->settings.traffic_class;
+  }
+  int failed = engine->verbs->modify_qp(flow->qp, &attributes,
+                                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  return failed == 0 ? ZAP_OK : zap_verbs_fail("ibv_modify_qp to RTR", hca->name, zap_verbs_errno(failed));
+}
+
+static int32_t to_rts(struct zap_engine *engine, struct zap_flow *flow, const zap_gpudirect_offer *offer) {
+  const struct zap_hca *hca = engine->settings.hca;
+  uint32_t ours = (uint32_t)hca->max_reads_out;
+  if (ours > READS_MOST) ours = READS_MOST;
+  flow->reads_most = offer->reads < ours ? offer->reads : ours;
+  struct ibv_qp_attr attributes = {
+      .qp_state = IBV_QPS_RTS,
+      .timeout = TIMEOUT,
+      .retry_cnt = RETRIES,
+      .rnr_retry = RNR_RETRIES,
+      .sq_psn = flow->sequence,
+      .max_rd_atomic = (uint8_t)flow->reads_most,
+  };
+  int failed = engine->verbs->modify_qp(
+      flow->qp, &attributes,
+      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  return failed == 0 ? ZAP_OK : zap_verbs_fail("ibv_modify_qp to RTS", hca->name, zap_verbs_errno(failed));
+}
+
+int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gpudirect_offer *offer) {
+  struct zap_flow *flow = zap_flow_find(engine, number);
+  if (flow == NULL || flow->state != ZAP_FLOW_BEGUN) return zap_fail(ZAP_E_HANDLE, "%u is no queue pair that waits for its peer", number);
+  int32_t status = check(engine, offer);
+  if (status == ZAP_OK) status = to_rtr(engine, flow, offer);
+  if (status == ZAP_OK) status = to_rts(engine, flow, offer);
+  if (status != ZAP_OK) {
+    zap_flow_drop(engine, flow);
+    return status;
+  }
+  flow->granted = offer->receives;
+  flow->their_eager = offer->eager_bytes;
+  flow->their_most = offer->message_bytes < engine->settings.message_bytes ? offer->message_bytes : engine->settings.message_bytes;
+  flow->state = ZAP_FLOW_OPEN;
+  flow->told_of = true;
+  return ZAP_OK;
+}
+
+/* ---- the end ---- */
+
+void zap_flow_close(struct zap_engine *engine, struct zap_flow *flow) {
+  if (flow->state != ZAP_FLOW_OPEN) {
+    zap_flow_fail(engine, flow, ZAP_DOWN_ABORTED, 0);
+    return;
+  }
+  if (flow->closing) return;
+  flow->closing = true;
+  flow->close_at = engine->now + engine->settings.close_ms * UINT64_C(1000000);
+}
+
+static void stop(struct zap_engine *engine, struct zap_flow *flow) {
+  struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+  (void)engine->verbs->modify_qp(flow->qp, &attributes, IBV_QP_STATE);
+}
+
+void zap_flow_fail(struct zap_engine *engine, struct zap_flow *flow, uint32_t reason, uint32_t status) {
+  if (flow->state != ZAP_FLOW_OPEN && flow->state != ZAP_FLOW_BEGUN) return;
+  flow->told_of = true;
+  bool finished = flow->finish_sent && flow->finish_heard;
+  flow->reason = finished ? ZAP_DOWN_FINISHED : reason;
+  flow->status = finished ? 0 : status;
+  flow->state = ZAP_FLOW_FLUSHING;
+  flow->close_at = engine->now + FLUSH_NS;
+  /* Reads that are under way are let finish: some devices lose track of a queue pair that is stopped amid one. */
+  flow->draining = flow->reading > 0 && status == 0;
+  if (!flow->draining) stop(engine, flow);
+}
+
+/* Everything is the node's again, and the caller learns of it. */
+static void conclude(struct zap_engine *engine, struct zap_flow *flow) {
+  zap_incoming_end(engine, flow);
+  zap_outgoing_end(engine, flow);
+  if (flow->told_of) {
+    zap_gpudirect_event *event = zap_engine_event(engine, ZAP_GPUDIRECT_DOWN);
+    event->flow = zap_flow_number(flow);
+    event->reason = flow->reason;
+    event->status = flow->status;
+    event->undelivered = flow->failed;
+    engine->counts.undelivered += flow->failed;
+  }
+  flow->state = ZAP_FLOW_FREE;
+  engine->flow_count--;
+}
+
+static void destroy(struct zap_engine *engine, struct zap_grave *grave) {
+  /* A window that is bound to a queue pair may keep it alive. */
+  for (uint32_t i = 0; i < ZAP_OFFERS; i++)
+    if (grave->windows[i] != NULL) (void)ibv_dealloc_mw(grave->windows[i]);
+  (void)engine->verbs->destroy_qp(grave->qp);
+}
+
+/* Goes when there is nothing left to do. */
+static void *dig(void *context) {
+  struct zap_engine *engine = context;
+  zap_thread_name("zap-rdma-end");
+  zap_engine_lock(engine);
+  while (engine->graves != NULL) {
+    struct zap_grave *grave = engine->graves;
+    engine->graves = grave->next;
+    zap_engine_unlock(engine);
+    destroy(engine, grave);
+    zap_engine_lock(engine);
+    engine->grave_count--;
+    if (grave->flow != NULL) conclude(engine, grave->flow);
+    free(grave);
+  }
+  engine->digging = false;
+  zap_engine_unlock(engine);
+  atomic_fetch_sub(&engine->holders, 1);
+  return NULL;
+}
+
+void zap_flow_drop(struct zap_engine *engine, struct zap_flow *flow) {
+  bool all_back = flow->posted_now == 0 && zap_outgoing_idle(flow);
+  struct zap_grave *grave = calloc(1, sizeof *grave), here;
+  struct zap_grave *into = grave == NULL ? &here : grave;
+  *into = (struct zap_grave){.qp = flow->qp, .flow = all_back ? NULL : flow};
+  for (uint32_t i = 0; i < ZAP_OFFERS; i++) {
+    into->windows[i] = flow->shown[i].window;
+    flow->shown[i].window = NULL;
+  }
+  flow->qp = NULL;
+  flow->state = ZAP_FLOW_BURIED;
+  if (grave != NULL && !engine->digging) {
+    atomic_fetch_add(&engine->holders, 1);
+    engine->digging = zap_thread_start(dig, engine) == ZAP_OK;
+    if (!engine->digging) atomic_fetch_sub(&engine->holders, 1);
+  }
+  if (grave == NULL || !engine->digging) {
+    /* Here, then, however long it takes. */
+    destroy(engine, into);
+    free(grave);
+    conclude(engine, flow);
+    return;
+  }
+  grave->next = engine->graves;
+  engine->graves = grave;
+  engine->grave_count++;
+  if (all_back) conclude(engine, flow);
+}
+
+bool zap_flow_turn(struct zap_engine *engine, struct zap_flow *flow) {
+  if (flow->state == ZAP_FLOW_BEGUN || flow->state == ZAP_FLOW_BURIED) return false;
+  if (flow->state == ZAP_FLOW_FLUSHING) {
+    if (flow->draining && (flow->reading == 0 || engine->now + FLUSH_NS / 2 > flow->close_at)) {
+      flow->draining = false;
+      stop(engine, flow);
+      return true;
+    }
+    bool empty = flow->posted_now == 0 && zap_outgoing_idle(flow);
+    if (!empty && engine->now < flow->close_at) return false;
+    zap_flow_drop(engine, flow);
+    return true;
+  }
+  bool any = zap_incoming_turn(engine, flow);
+  if (flow->state == ZAP_FLOW_OPEN && zap_outgoing_turn(engine, flow)) any = true;
+  if (flow->finish_sent && flow->finish_heard && zap_outgoing_idle(flow)) zap_flow_fail(engine, flow, ZAP_DOWN_FINISHED, 0);
+  else if (flow->closing && engine->now > flow->close_at) zap_flow_fail(engine, flow, ZAP_DOWN_CLOSED, 0);
+  return any;
+}
+
+static uint32_t reason_of(enum ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR: return ZAP_DOWN_DEAD;
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_ABORT_ERR: return ZAP_DOWN_REFUSED;
+    default: return ZAP_DOWN_BROKEN;
+  }
+}
+
+static void failed(struct zap_engine *engine, struct zap_flow *flow, const struct ibv_wc *wc) {
+  if (wc->status != IBV_WC_WR_FLUSH_ERR) {
+    engine->counts.failures++;
+    if (wc->status == IBV_WC_RETRY_EXC_ERR) engine->counts.retries_exceeded++;
+    if (wc->status == IBV_WC_RNR_RETRY_EXC_ERR) engine->counts.rnr_exceeded++;
+  }
+  zap_flow_fail(engine, flow, reason_of(wc->status), (uint32_t)wc->status);
+}
+
+void zap_flow_complete(struct zap_engine *engine, const struct ibv_wc *wc) {
+  uint32_t index = (uint32_t)(wc->wr_id >> 32) & 0xffff, value = (uint32_t)wc->wr_id;
+  struct zap_flow *flow = index < engine->settings.flows ? &engine->flows[index] : NULL;
+  /* One that is gone already: what it was about was dealt with then. */
+  if (flow == NULL || flow->qp == NULL || flow->generation != ((uint32_t)(wc->wr_id >> 48) & 0x7fff)) return;
+  bool receive = wc->wr_id >> 63 != 0;
+  if (wc->status == IBV_WC_SUCCESS) {
+    if (receive) zap_incoming_received(engine, flow, value, wc->byte_len);
+    else zap_outgoing_completed(engine, flow, value);
+    return;
+  }
+  if (receive) zap_incoming_flushed(engine, flow, value);
+  else zap_outgoing_failed(engine, flow, value);
+  failed(engine, flow, wc);
+}
+
+const char *zap_down_reason_name(uint32_t reason) {
+  switch (reason) {
+    case ZAP_DOWN_FINISHED: return "finished";
+    case ZAP_DOWN_ABORTED: return "aborted";
+    case ZAP_DOWN_PROTOCOL: return "protocol";
+    case ZAP_DOWN_DEAD: return "dead";
+    case ZAP_DOWN_REFUSED: return "refused";
+    case ZAP_DOWN_BROKEN: return "broken";
+    case ZAP_DOWN_CLOSED: return "closed";
+    default: return NULL;
+  }
+}

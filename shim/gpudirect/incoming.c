@@ -1,0 +1,330 @@
+/* What is received: slabs that are posted, messages that wait for their turn, memory and limits, the hand-off ring. */
+#include "engine.h"
+
+#include <string.h>
+
+#include "../kernels/check_headers.h"
+
+/* The least that a message counts for: what keeping track of it costs, and so that one peer's small messages do not fill the ring. */
+#define CHARGE_MIN 256u
+
+void zap_incoming_flushed(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab) {
+  flow->posted_now--;
+  engine->slab_flow[slab] = 0;
+  zap_incoming_free_slab(engine, slab);
+}
+
+static struct zap_head *head_of(const struct zap_engine *engine, uint32_t slab) {
+  return (struct zap_head *)(void *)(engine->settings.heads + (size_t)slab * ZAP_HEAD_BYTES);
+}
+
+static uint8_t *slab_at(const struct zap_engine *engine, uint32_t slab) {
+  return engine->settings.slabs + (size_t)slab * engine->settings.eager_bytes;
+}
+
+static uint64_t work_id(const struct zap_flow *flow, uint32_t slab) {
+  return UINT64_C(1) << 63 | (uint64_t)(flow->generation & 0x7fffu) << 48 | (uint64_t)flow->index << 32 | slab;
+}
+
+void zap_incoming_free_slab(struct zap_engine *engine, uint32_t slab) {
+  engine->free_slabs[engine->free_slab_count++] = slab;
+}
+
+/* Posts one more receive, where there is a slab. */
+static bool post(struct zap_engine *engine, struct zap_flow *flow) {
+  if (engine->free_slab_count == 0) return false;
+  uint32_t slab = engine->free_slabs[--engine->free_slab_count], lkey = engine->settings.host->lkey;
+  struct ibv_sge parts[2] = {
+      {.addr = (uintptr_t)head_of(engine, slab), .length = ZAP_HEAD_BYTES, .lkey = lkey},
+      {.addr = (uintptr_t)slab_at(engine, slab), .length = engine->settings.eager_bytes, .lkey = lkey},
+  };
+  struct ibv_recv_wr request = {.wr_id = work_id(flow, slab), .sg_list = parts, .num_sge = 2}, *bad;
+  if (ibv_post_recv(flow->qp, &request, &bad) != 0) {
+    zap_incoming_free_slab(engine, slab);
+    return false;
+  }
+  engine->slab_flow[slab] = flow->index + 1;
+  engine->counts.receives++;
+  flow->posted++;
+  flow->posted_now++;
+  return true;
+}
+
+/*
+ * As many as there should be. Who has its fill of what nobody takes gets no more than what control needs: the peer keeps that many
+ * credits back, so no message comes.
+ */
+bool zap_incoming_post(struct zap_engine *engine, struct zap_flow *flow) {
+  uint32_t in_hand = flow->incoming_tail - flow->incoming_head;
+  bool full = in_hand + engine->settings.receives + ZAP_OFFERS > flow->incoming_mask || flow->charged >= engine->settings.receive_bytes || (engine->charged >= engine->settings.total_bytes && flow->charged > 0);
+  uint32_t wanted = full ? ZAP_CONTROL_CREDITS : engine->settings.receives;
+  bool posted = false;
+  while (flow->posted_now < wanted && post(engine, flow)) posted = true;
+  return posted;
+}
+
+/* ---- blocks ---- */
+
+static void uncharge(struct zap_engine *engine, struct zap_block *block) {
+  struct zap_flow *flow = zap_flow_find(engine, block->flow);
+  if (flow != NULL) flow->charged -= block->charge;
+  engine->charged -= block->charge;
+  block->charge = 0;
+}
+
+static void free_block(struct zap_engine *engine, struct zap_block *block) {
+  if (block->charge > 0) uncharge(engine, block);
+  if (block->slab != ZAP_NONE) zap_incoming_free_slab(engine, block->slab);
+  else zap_arena_give(engine->arena, block->offset, block->length);
+  block->out = false;
+  block->next = engine->free_block;
+  engine->free_block = (uint32_t)(block - engine->blocks);
+}
+
+static struct zap_block *new_block(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, uint32_t length) {
+  if (engine->free_block == ZAP_NONE) return NULL;
+  struct zap_block *block = &engine->blocks[engine->free_block];
+  engine->free_block = block->next;
+  block->slab = slab;
+  block->length = length;
+  block->flow = zap_flow_number(flow);
+  block->charge = length < CHARGE_MIN ? CHARGE_MIN : length;
+  flow->charged += block->charge;
+  engine->charged += block->charge;
+  return block;
+}
+
+/* ---- in order ---- */
+
+static struct zap_incoming *in_line(struct zap_flow *flow, uint32_t number) { return &flow->incoming[number & flow->incoming_mask]; }
+
+static uint8_t *bytes_of(const struct zap_engine *engine, const struct zap_block *block) {
+  return block->slab != ZAP_NONE ? slab_at(engine, block->slab) : engine->settings.arena + block->offset;
+}
+
+static void hand_over(struct zap_engine *engine, struct zap_incoming *message) {
+  struct zap_block *block = message->block;
+  if (message->verdict != ZAP_VERDICT_OK) {
+    engine->counts.message_drops[message->verdict]++;
+    free_block(engine, block);
+    return;
+  }
+  /* There are no more blocks than slots, so only a consumer that lies about its head can make this fail. */
+  if (zap_ring_free(&engine->handoff, 1) == 0) {
+    engine->counts.unusable++;
+    free_block(engine, block);
+    return;
+  }
+  block->out = true;
+  engine->counts.messages_in++;
+  engine->counts.bytes_in += block->length;
+  engine->queued_bytes += block->length;
+  uint32_t token = (uint32_t)(block - engine->blocks);
+  engine->handed_block[engine->handoff.mine & (engine->handoff.slots - 1)] = token;
+  *zap_ring_write(&engine->handoff) = (zap_ring_entry){
+      .address = (uintptr_t)bytes_of(engine, block), .length = block->length, .peer = block->flow, .stamp = engine->now, .token = token};
+  engine->handed = true;
+}
+
+/* Hands over what is ready at the front of the line. */
+static bool deliver(struct zap_engine *engine, struct zap_flow *flow) {
+  bool any = false;
+  while (flow->incoming_head != flow->incoming_tail) {
+    struct zap_incoming *first = in_line(flow, flow->incoming_head);
+    if (first->state != ZAP_IN_READY) break;
+    flow->incoming_head++;
+    hand_over(engine, first);
+    any = true;
+  }
+  return any;
+}
+
+static uint8_t verdict_of(const struct zap_engine *engine, const struct zap_head *head) {
+  uint8_t verdict = zap_check_header(head->header, head->length, engine->settings.versions);
+  if (head->length < ZAP_HEADER_BYTES) return ZAP_VERDICT_SHORT;
+  /* Where its root lies is for whoever reads it to see, as on every wire. */
+  return verdict == ZAP_VERDICT_ROOT ? ZAP_VERDICT_OK : verdict;
+}
+
+static struct zap_incoming *append(struct zap_flow *flow) {
+  if (flow->incoming_tail - flow->incoming_head > flow->incoming_mask) return NULL;
+  struct zap_incoming *message = in_line(flow, flow->incoming_tail++);
+  *message = (struct zap_incoming){.block = NULL};
+  return message;
+}
+
+static bool eager(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, const struct zap_head *head) {
+  struct zap_incoming *message = append(flow);
+  struct zap_block *block = message == NULL ? NULL : new_block(engine, flow, slab, head->length);
+  if (block == NULL) return false;
+  message->block = block;
+  message->state = ZAP_IN_READY;
+  message->verdict = verdict_of(engine, head);
+  return true;
+}
+
+static bool offered(struct zap_engine *engine, struct zap_flow *flow, const struct zap_head *head) {
+  if (head->length > engine->settings.message_bytes || flow->offers_in == ZAP_OFFERS) return false;
+  struct zap_incoming *message = append(flow);
+  if (message == NULL) return false;
+  flow->offers_in++;
+  message->address = head->address;
+  message->rkey = head->rkey;
+  message->id = head->id;
+  message->length = head->length;
+  message->verdict = verdict_of(engine, head);
+  message->state = ZAP_IN_WANTED;
+  return true;
+}
+
+/* True where the slab is somebody's now. False with *fault where the peer does what no peer of ours does. */
+static bool understand(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, uint32_t bytes, bool *fault) {
+  const struct zap_head *head = head_of(engine, slab);
+  *fault = true;
+  if (bytes < ZAP_HEAD_BYTES) return false;
+  /* Credits never go back, and never beyond what a queue has room for. */
+  uint32_t more = head->credits - flow->granted;
+  if (more > 65536) return false;
+  flow->granted = head->credits;
+  uint32_t behind = bytes - ZAP_HEAD_BYTES;
+  bool taken = false;
+  switch (head->kind) {
+    case ZAP_HEAD_EAGER:
+      *fault = behind != head->length || head->length == 0 || flow->finish_heard;
+      taken = !*fault && eager(engine, flow, slab, head);
+      if (!*fault && !taken) *fault = true;
+      return taken;
+    case ZAP_HEAD_OFFER: *fault = behind != 0 || head->length == 0 || flow->finish_heard || !offered(engine, flow, head); return false;
+    case ZAP_HEAD_TAKEN: *fault = behind != 0 || !zap_outgoing_taken(engine, flow, head->id); return false;
+    case ZAP_HEAD_CREDIT: *fault = behind != 0; return false;
+    case ZAP_HEAD_FINISH:
+      *fault = behind != 0 || flow->finish_heard;
+      flow->finish_heard = true;
+      return false;
+    default: return false;
+  }
+}
+
+void zap_incoming_received(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, uint32_t bytes) {
+  flow->posted_now--;
+  engine->slab_flow[slab] = 0;
+  bool fault;
+  bool taken = understand(engine, flow, slab, bytes, &fault);
+  if (!taken) zap_incoming_free_slab(engine, slab);
+  if (fault) zap_flow_fail(engine, flow, ZAP_DOWN_PROTOCOL, 0);
+}
+
+/* ---- large messages ---- */
+
+/* What nobody will be given need not be read. */
+static bool refuse(struct zap_engine *engine, struct zap_flow *flow, struct zap_incoming *message) {
+  if (message->verdict == ZAP_VERDICT_OK) return false;
+  engine->counts.message_drops[message->verdict]++;
+  flow->takens[flow->takens_count++] = message->id;
+  return true;
+}
+
+static bool find_memory(struct zap_engine *engine, struct zap_flow *flow, struct zap_incoming *message, bool first) {
+  uint64_t charge = message->length < CHARGE_MIN ? CHARGE_MIN : message->length;
+  bool within = flow->charged + charge <= engine->settings.receive_bytes && engine->charged + charge <= engine->settings.total_bytes;
+  /* A single larger one passes alone: when nothing else of this peer is queued. */
+  if (!within && !(first && flow->charged == 0)) return false;
+  uint64_t offset;
+  if (!zap_arena_take(engine->arena, message->length, &offset)) return false;
+  message->block = new_block(engine, flow, ZAP_NONE, message->length);
+  if (message->block == NULL) {
+    zap_arena_give(engine->arena, offset, message->length);
+    return false;
+  }
+  message->block->offset = offset;
+  return true;
+}
+
+static bool begin_reads(struct zap_engine *engine, struct zap_flow *flow) {
+  bool any = false;
+  for (uint32_t number = flow->incoming_head; number != flow->incoming_tail && flow->reading < flow->reads_most; number++) {
+    struct zap_incoming *message = in_line(flow, number);
+    if (message->state != ZAP_IN_WANTED) continue;
+    bool first = number == flow->incoming_head;
+    if (first && flow->takens_count < ZAP_OFFERS && refuse(engine, flow, message)) {
+      flow->incoming_head++;
+      any = true;
+      continue;
+    }
+    if (message->verdict != ZAP_VERDICT_OK) break;
+    if (!zap_outgoing_has_slots(flow, 1)) break;
+    /* In order: who is behind one that finds no memory must not take it away. */
+    if (message->block == NULL && !find_memory(engine, flow, message, first)) break;
+    uint64_t to = (uintptr_t)bytes_of(engine, message->block);
+    if (!zap_outgoing_read(engine, flow, number, to, message->address, message->rkey, message->length)) break;
+    message->state = ZAP_IN_READING;
+    flow->reading++;
+    any = true;
+  }
+  return any;
+}
+
+void zap_incoming_read(struct zap_engine *engine, struct zap_flow *flow, uint32_t place) {
+  (void)engine;
+  struct zap_incoming *message = in_line(flow, place);
+  message->state = ZAP_IN_READY;
+  flow->reading--;
+  flow->takens[flow->takens_count++] = message->id;
+}
+
+bool zap_incoming_turn(struct zap_engine *engine, struct zap_flow *flow) {
+  bool any = begin_reads(engine, flow);
+  if (deliver(engine, flow)) any = true;
+  if (zap_incoming_post(engine, flow)) any = true;
+  return any;
+}
+
+void zap_incoming_end(struct zap_engine *engine, struct zap_flow *flow) {
+  for (uint32_t slab = 0; slab < engine->settings.slab_count && flow->posted_now > 0; slab++)
+    if (engine->slab_flow[slab] == flow->index + 1) zap_incoming_flushed(engine, flow, slab);
+  /* What came whole before the end is the consumer's. */
+  (void)deliver(engine, flow);
+  for (; flow->incoming_head != flow->incoming_tail; flow->incoming_head++) {
+    struct zap_incoming *message = in_line(flow, flow->incoming_head);
+    if (message->block != NULL) free_block(engine, message->block);
+  }
+}
+
+/* ---- back from the consumer ---- */
+
+static bool account_for_taken(struct zap_engine *engine) {
+  uint64_t head = __atomic_load_n(&engine->handoff.ring->head, __ATOMIC_ACQUIRE);
+  uint64_t count = head - engine->taken;
+  if (count == 0 || count > engine->handoff.mine - engine->taken) return false;
+  while (engine->taken != head) {
+    struct zap_block *block = &engine->blocks[engine->handed_block[engine->taken++ & (engine->handoff.slots - 1)]];
+    engine->queued_bytes -= block->length;
+    uncharge(engine, block);
+  }
+  return true;
+}
+
+bool zap_incoming_take_back(struct zap_engine *engine) {
+  /* In this order: whoever gives a message back has taken it before. */
+  uint32_t ready = zap_ring_ready(&engine->returns);
+  bool busy = account_for_taken(engine);
+  for (uint32_t i = 0; i < ready; i++) {
+    uint32_t token = __atomic_load_n(&zap_ring_read(&engine->returns)->token, __ATOMIC_RELAXED);
+    struct zap_block *block = token < ZAP_GPUDIRECT_MESSAGES ? &engine->blocks[token] : NULL;
+    if (block == NULL || !block->out || block->charge > 0) engine->counts.unusable++;
+    else free_block(engine, block);
+  }
+  if (ready > 0) zap_ring_consumed(&engine->returns);
+  return busy || ready > 0;
+}
+
+const char *zap_message_drop_name(uint32_t index) {
+  static const char *const names[] = {
+      [ZAP_VERDICT_OK] = "ok",
+      [ZAP_VERDICT_SHORT] = "short",
+      [ZAP_VERDICT_MAGIC] = "magic",
+      [ZAP_VERDICT_VERSION] = "version",
+      [ZAP_VERDICT_SIZE] = "size",
+  };
+  return index < sizeof names / sizeof *names ? names[index] : NULL;
+}

@@ -1,0 +1,299 @@
+/* A node: a region that is registered, an engine and its thread. */
+#include "node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../common/fail.h"
+#include "../common/mapping.h"
+#include "../common/service.h"
+#include "../common/thread.h"
+#include "engine.h"
+
+#define END_MS 5000u
+
+struct zap_node_region {
+  struct zap_object object;
+  struct zap_mapping mapping; /* `at` is NULL where the memory is the caller's */
+};
+
+struct zap_node {
+  struct zap_service service;
+  zap_gpudirect_node seen;
+  zap_gpudirect_settings settings;
+  struct zap_verbs verbs;
+  struct zap_hca hca;
+  struct ibv_pd *pd;
+  struct ibv_mr *host;
+  struct zap_node_region *region;
+  struct zap_engine *engine;
+  uint8_t *base;
+  uint32_t slabs;
+  atomic_bool running;
+};
+
+static struct zap_node *node_of(struct zap_service *service) { return (struct zap_node *)service; }
+
+static void free_region(struct zap_object *object) {
+  struct zap_node_region *region = (struct zap_node_region *)object;
+  if (region->mapping.at != NULL) zap_mapping_drop(&region->mapping);
+  free(region);
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
+
+static uint32_t or_else(uint32_t value, uint32_t otherwise) { return value == 0 ? otherwise : value; }
+
+static void resolve(zap_gpudirect_settings *s) {
+  s->eager_bytes = or_else(s->eager_bytes, 8192);
+  s->receives = or_else(s->receives, 64);
+  s->flows = or_else(s->flows, 256);
+  s->message_bytes = or_else(s->message_bytes, 10u << 20);
+  s->close_ms = or_else(s->close_ms, 5000);
+  if (s->receive_bytes == 0) s->receive_bytes = 4u << 20;
+  if (s->total_bytes == 0) s->total_bytes = 256u << 20;
+  if (s->versions == 0) s->versions = 1;
+}
+
+/* Where everything lies. */
+static int32_t lay_out(struct zap_node *node) {
+  const zap_gpudirect_settings *s = &node->settings;
+  zap_gpudirect_node *seen = &node->seen;
+  const uint64_t page = 4096;
+  uint64_t ring = round_up(zap_ring_bytes(ZAP_GPUDIRECT_MESSAGES), page);
+  seen->event_slots = 1024;
+  while (seen->event_slots < 4 * s->flows) seen->event_slots *= 2;
+  uint64_t rings = 4 * ring + round_up(ZAP_RING_HEAD_BYTES + (uint64_t)seen->event_slots * ZAP_GPUDIRECT_EVENT_BYTES, page);
+  node->slabs = (uint32_t)(s->eager_area / s->eager_bytes);
+  uint64_t heads = round_up(((uint64_t)node->slabs + (uint64_t)s->flows * ZAP_SEND_SLOTS) * ZAP_HEAD_BYTES, page);
+  seen->handoff_offset = 0;
+  seen->returns_offset = (uint32_t)ring;
+  seen->sends_offset = (uint32_t)(2 * ring);
+  seen->dones_offset = (uint32_t)(3 * ring);
+  seen->events_offset = (uint32_t)(4 * ring);
+  seen->eager_offset = rings + heads;
+  seen->message_offset = seen->eager_offset + round_up(s->eager_area, page);
+  seen->pool_offset = seen->message_offset + round_up(s->message_area, page);
+  uint64_t wanted = seen->pool_offset + round_up(s->pool_area, page);
+  node->region = calloc(1, sizeof *node->region);
+  if (node->region == NULL) return zap_fail(ZAP_E_MEMORY, "out of memory for a region");
+  zap_object_init(&node->region->object, free_region);
+  if (s->host_address != 0) {
+    if (s->host_bytes < wanted)
+      return zap_fail(ZAP_E_INVALID, "%llu bytes of page-locked memory, and %llu are needed", (unsigned long long)s->host_bytes,
+                      (unsigned long long)wanted);
+    seen->address = s->host_address;
+    seen->bytes = s->host_bytes;
+    seen->page_bytes = page;
+  } else {
+    int32_t status = zap_mapping_make(wanted, false, &node->region->mapping);
+    if (status != ZAP_OK) return status;
+    seen->address = (uint64_t)(uintptr_t)node->region->mapping.at;
+    seen->bytes = node->region->mapping.bytes;
+    seen->page_bytes = node->region->mapping.page_bytes;
+  }
+  seen->pool_bytes = seen->bytes - seen->pool_offset;
+  node->base = (uint8_t *)(uintptr_t)seen->address;
+  return ZAP_OK;
+}
+
+static int32_t open_device(struct zap_node *node) {
+  const zap_gpudirect_settings *s = &node->settings;
+  zap_gpudirect_node *seen = &node->seen;
+  int32_t status = zap_verbs_load(s->runtime, &node->verbs);
+  if (status != ZAP_OK) return status;
+  const struct zap_hca_settings wanted = {.device = s->device, .port = (uint8_t)s->port, .gid_index = s->gid_index};
+  status = zap_hca_open(&node->verbs, &wanted, &node->hca);
+  if (status != ZAP_OK) return status;
+  node->pd = node->verbs.alloc_pd(node->hca.context);
+  if (node->pd == NULL) return zap_verbs_fail("ibv_alloc_pd", node->hca.name, errno);
+  seen->port = node->hca.port;
+  seen->gid_index = (uint32_t)node->hca.gid.index;
+  seen->mtu = 128u << (uint32_t)node->hca.mtu;
+  seen->ethernet = node->hca.ethernet;
+  seen->lid = node->hca.lid;
+  memcpy(seen->gid, node->hca.gid.raw, sizeof seen->gid);
+  zap_text_copy(seen->device, sizeof seen->device, node->hca.name);
+  zap_text_copy(seen->firmware, sizeof seen->firmware, node->hca.firmware);
+  return ZAP_OK;
+}
+
+/* All of the region once; nothing of it can be reached by a peer but what is shown to him, for as long as he reads it. */
+static int32_t register_region(struct zap_node *node) {
+  zap_gpudirect_node *seen = &node->seen;
+  int access = IBV_ACCESS_LOCAL_WRITE;
+  if (node->hca.max_windows > 0) access |= IBV_ACCESS_MW_BIND;
+  node->host = zap_verbs_register(&node->verbs, node->pd, node->base, seen->bytes, access);
+  if (node->host == NULL && node->hca.max_windows > 0) {
+    node->hca.max_windows = 0;
+    node->host = zap_verbs_register(&node->verbs, node->pd, node->base, seen->bytes, IBV_ACCESS_LOCAL_WRITE);
+  }
+  if (node->host == NULL) {
+    int number = errno;
+    char about[160];
+    (void)snprintf(about, sizeof about, "%llu bytes of page-locked host memory at 0x%llx", (unsigned long long)seen->bytes,
+                   (unsigned long long)seen->address);
+    return zap_verbs_fail("ibv_reg_mr", about, number);
+  }
+  seen->method = ZAP_GPUDIRECT_LOCKED;
+  seen->registered_bytes = seen->bytes;
+  return ZAP_OK;
+}
+
+static int32_t make_engine(struct zap_node *node) {
+  const zap_gpudirect_settings *s = &node->settings;
+  zap_gpudirect_node *seen = &node->seen;
+  uint8_t *base = node->base;
+  struct zap_engine_settings settings = {
+      .verbs = &node->verbs,
+      .hca = &node->hca,
+      .pd = node->pd,
+      .host = node->host,
+      .base = base,
+      .bytes = seen->bytes,
+      .handoff = (zap_ring *)(void *)(base + seen->handoff_offset),
+      .returns = (zap_ring *)(void *)(base + seen->returns_offset),
+      .sends = (zap_ring *)(void *)(base + seen->sends_offset),
+      .dones = (zap_ring *)(void *)(base + seen->dones_offset),
+      .events = (zap_ring *)(void *)(base + seen->events_offset),
+      .event_slots = seen->event_slots,
+      .slabs = base + seen->eager_offset,
+      .slab_count = node->slabs,
+      .arena = base + seen->message_offset,
+      .arena_bytes = seen->pool_offset - seen->message_offset,
+      .memory_offset = seen->eager_offset,
+      .eager_bytes = s->eager_bytes,
+      .receives = s->receives,
+      .flows = s->flows,
+      .message_bytes = s->message_bytes,
+      .receive_bytes = s->receive_bytes,
+      .total_bytes = s->total_bytes,
+      .versions = s->versions,
+      .close_ms = s->close_ms,
+      .linger_us = s->linger_us,
+      .flags = s->flags,
+      .traffic_class = s->traffic_class,
+      .wake_fd = node->service.wake[0],
+  };
+  uint64_t heads = ((uint64_t)node->slabs + (uint64_t)s->flows * ZAP_SEND_SLOTS) * ZAP_HEAD_BYTES;
+  settings.heads = base + seen->eager_offset - round_up(heads, 4096);
+  zap_ring *const rings[] = {settings.handoff, settings.returns, settings.sends, settings.dones};
+  for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) (void)zap_ring_init(rings[i], ZAP_GPUDIRECT_MESSAGES);
+  (void)zap_ring_init(settings.events, seen->event_slots);
+  settings.events->entry_bytes = ZAP_GPUDIRECT_EVENT_BYTES;
+  int32_t status = zap_engine_create(&settings, &node->engine);
+  if (status == ZAP_OK) seen->windows = node->engine->windows;
+  seen->eager_bytes = s->eager_bytes;
+  return status;
+}
+
+static void *run_engine(void *context) {
+  struct zap_node *node = context;
+  zap_thread_name("zap-rdma");
+  zap_engine_run(node->engine);
+  atomic_store(&node->running, false);
+  zap_object_release(&node->service.object);
+  return NULL;
+}
+
+static int32_t start_engine(struct zap_node *node) {
+  atomic_store(&node->running, true);
+  zap_object_keep(&node->service.object);
+  int32_t status = zap_thread_start(run_engine, node);
+  if (status == ZAP_OK) return ZAP_OK;
+  atomic_store(&node->running, false);
+  zap_object_release(&node->service.object);
+  return status;
+}
+
+/* In the reverse order; memory is deregistered before it goes. What the device does not let go of is left as it is, memory above all. */
+static int32_t dismantle(struct zap_node *node) {
+  if (node->engine != NULL) zap_engine_stop(node->engine);
+  for (uint32_t i = 0; i < END_MS && atomic_load(&node->running); i++) (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  if (atomic_load(&node->running)) return zap_fail(ZAP_E_TIMEOUT, "the thread that drives %s does not end", node->hca.name);
+  int32_t finished = node->engine == NULL ? ZAP_OK : zap_engine_finish(node->engine, END_MS);
+  if (finished != ZAP_OK) return finished;
+  zap_engine_destroy(node->engine);
+  node->engine = NULL;
+  int failed = node->host == NULL ? 0 : node->verbs.dereg_mr(node->host);
+  if (failed != 0) return zap_verbs_fail("ibv_dereg_mr", node->hca.name, zap_verbs_errno(failed));
+  node->host = NULL;
+  if (node->pd != NULL) (void)node->verbs.dealloc_pd(node->pd);
+  node->pd = NULL;
+  if (node->hca.context != NULL) zap_hca_close(&node->hca);
+  if (node->region != NULL) zap_object_release(&node->region->object);
+  node->region = NULL;
+  return ZAP_OK;
+}
+
+static int32_t open_all(struct zap_service *service) {
+  struct zap_node *node = node_of(service);
+  int32_t status = open_device(node);
+  if (status == ZAP_OK) status = lay_out(node);
+  if (status == ZAP_OK) status = register_region(node);
+  if (status == ZAP_OK) status = make_engine(node);
+  if (status == ZAP_OK) status = start_engine(node);
+  if (status == ZAP_OK) {
+    int32_t region = zap_handle_open(ZAP_KIND_REGION, &node->region->object);
+    node->seen.region = region;
+    if (region < 0) status = region;
+  }
+  if (status == ZAP_OK) return ZAP_OK;
+  char text[ZAP_TEXT_BYTES];
+  zap_text_copy(text, sizeof text, zap_failure());
+  (void)dismantle(node);
+  return zap_fail(status, "%s", text);
+}
+
+static int32_t close_all(struct zap_service *service, bool unseen) {
+  struct zap_node *node = node_of(service);
+  int32_t status = dismantle(node);
+  if (unseen) zap_object_release(zap_handle_close(node->seen.region, ZAP_KIND_REGION));
+  return status;
+}
+
+static void show(struct zap_service *service, void *out, int wake_fd) {
+  zap_gpudirect_node *seen = out;
+  *seen = node_of(service)->seen;
+  seen->wake_fd = wake_fd;
+}
+
+static void destroy(struct zap_service *service) { free(service); }
+
+const struct zap_service_kind zap_node_kind = {
+    .kind = ZAP_KIND_NODE, .open = open_all, .close = close_all, .show = show, .destroy = destroy};
+
+static int32_t check(const zap_gpudirect_settings *s) {
+  if (memchr(s->runtime, 0, sizeof s->runtime) == NULL || memchr(s->device, 0, sizeof s->device) == NULL)
+    return zap_fail(ZAP_E_INVALID, "a text of the settings has no end");
+  if (s->port > 255) return zap_fail(ZAP_E_INVALID, "there is no port %u", s->port);
+  if (s->eager_bytes < 256 || s->eager_bytes > 1u << 20 || s->eager_bytes % 64 != 0)
+    return zap_fail(ZAP_E_INVALID, "slabs of %u bytes: a multiple of 64 from 256 to 1 MiB is possible", s->eager_bytes);
+  if (s->receives < ZAP_CONTROL_CREDITS * 2 || s->receives > 1024)
+    return zap_fail(ZAP_E_INVALID, "%u receives: %u to 1024 are possible", s->receives, ZAP_CONTROL_CREDITS * 2);
+  if (s->flows > 4096) return zap_fail(ZAP_E_INVALID, "%u flows are more than 4096", s->flows);
+  if (s->message_bytes < 16 || s->message_bytes > 1u << 30) return zap_fail(ZAP_E_INVALID, "messages of %u bytes: at most 1 GiB", s->message_bytes);
+  if (s->eager_area / s->eager_bytes < s->receives) return zap_fail(ZAP_E_INVALID, "the area for slabs has too few for one peer");
+  if (s->message_area == 0 || s->pool_area == 0) return zap_fail(ZAP_E_INVALID, "an area of the region is empty");
+  if ((s->eager_area | s->message_area | s->pool_area) >> 40 != 0) return zap_fail(ZAP_E_INVALID, "an area of the region is too large");
+  if (s->host_address % 4096 != 0) return zap_fail(ZAP_E_INVALID, "memory that does not begin at a page");
+  return ZAP_OK;
+}
+
+int32_t zap_node_open(const zap_gpudirect_settings *settings) {
+  if (settings == NULL) return zap_fail(ZAP_E_INVALID, "a node needs settings");
+  zap_gpudirect_settings resolved = *settings;
+  resolve(&resolved);
+  int32_t status = check(&resolved);
+  if (status != ZAP_OK) return status;
+  struct zap_node *node = calloc(1, sizeof *node);
+  if (node == NULL) return zap_fail(ZAP_E_MEMORY, "out of memory for a node");
+  node->settings = resolved;
+  return zap_service_start(&node->service, &zap_node_kind);
+}
+
+struct zap_engine *zap_node_engine(struct zap_service *service) { return node_of(service)->engine; }
+const struct zap_verbs *zap_node_verbs(struct zap_service *service) { return &node_of(service)->verbs; }
