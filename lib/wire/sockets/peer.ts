@@ -81,12 +81,7 @@ export class Peer {
   }
 
   get idle(): boolean {
-    return (
-      this.connection === null &&
-      !this.dialling &&
-      !this.wanted &&
-      this.connectWaiters.size === 0
-    );
+    return this.connection === null && !this.dialling && !this.wanted && this.connectWaiters.size === 0;
   }
 
   /**
