@@ -60,11 +60,13 @@ const uma = plain ++ [_][]const u8{
 const double = [_][]const u8{ "test/doubles/double.c", "test/doubles/double_memory.c" };
 
 /// Every double is its own file and what they share.
-const doubles = [_]struct { source: []const u8, file: []const u8 }{
+const doubles = [_]struct { source: []const u8, file: []const u8, old: bool = false }{
     .{ .source = "test/doubles/cuda.c", .file = "libcuda.so.1" },
     .{ .source = "test/doubles/hip.c", .file = "libamdhip64.so" },
     .{ .source = "test/doubles/objc.c", .file = "libobjc.A.dylib" },
     .{ .source = "test/doubles/metal.c", .file = "Metal" },
+    .{ .source = "test/doubles/ibverbs.c", .file = "libibverbs.so.1" },
+    .{ .source = "test/doubles/ibverbs.c", .file = "libibverbs-old.so.1", .old = true },
 };
 
 pub fn build(b: *std.Build) void {
@@ -295,6 +297,7 @@ fn testDoubles(b: *std.Build) void {
         });
         module.addCSourceFiles(.{ .files = &double, .flags = &.{ "-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden" } });
         module.addCSourceFiles(.{ .files = &.{each.source}, .flags = &.{ "-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden" } });
+        if (each.old) module.addCMacro("IBVERBS_DOUBLE_OLD", "1");
         const library = b.addLibrary(.{ .name = std.fs.path.stem(each.source), .linkage = .dynamic, .root_module = module });
         const copy = b.addInstallFileWithDir(library.getEmittedBin(), .{ .custom = "doubles" }, each.file);
         step.dependOn(&copy.step);

@@ -2,4 +2,4 @@
 # Sets everything up and runs the tests that need RDMA devices, in a QEMU guest. Arguments go to `bun test`. See docs/rdma-guest.md.
 . "$(dirname "$0")/setup.sh"
 export ZAP_TEST_RDMA=1
-exec bun test test/rdma ./test/rdma/node.guest.ts ./test/rdma/transport.guest.ts "$@"
+exec bun test test/rdma "$@"

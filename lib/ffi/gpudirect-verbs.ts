@@ -4,7 +4,7 @@ import { SHIM_STATUS, type Calls, type GPUDIRECT_VERBS } from "./symbols/index.t
 
 /** The verbs of `zap_gpudirect.h`. */
 export interface GpudirectVerbs {
-  readonly call: Omit<Calls<typeof GPUDIRECT_VERBS>, "abi" | "error" | "probe" | "live">;
+  readonly call: Omit<Calls<typeof GPUDIRECT_VERBS>, "abi" | "error" | "probe" | "probe_memory" | "live">;
   /** What `opened` and `closed` answer while it goes on. */
   readonly again: number;
   /** What `flow_begin` answers where there are too many. */

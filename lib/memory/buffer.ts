@@ -11,7 +11,12 @@ export type Owner = "cpu" | "gpu" | "nic";
  * to somebody else.
  */
 export interface Buffer {
-  /** The memory itself, exactly as long as was asked for. Throws `ClosedError` after `release()`. */
+  /**
+   * The memory itself, exactly as long as was asked for. Throws `ClosedError` after `release()`.
+   *
+   * Of a received message in a GPU's own memory, which the CPU cannot reach, it is a copy on the host, made on first use and again on the first use
+   * after a hand-over: what is written there never reaches the GPU. Throws `ShimError` where the driver fails to copy.
+   */
   readonly bytes: Uint8Array;
   /** The address that the device knows this memory by, or null where there is no device. */
   readonly devicePtr: bigint | null;

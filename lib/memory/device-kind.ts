@@ -89,6 +89,9 @@ export async function openDeviceMemory(
   return new DeviceMemory(kind, shim, handle, readDevice(info), timeoutMillis);
 }
 
+/** What a driver that did not come back was to write to. Never collected. */
+const stranded: Uint8Array[] = [];
+
 export class DeviceMemory implements MemoryKind {
   readonly name: DeviceKindName;
   readonly reach: Reach;
@@ -135,6 +138,22 @@ export class DeviceMemory implements MemoryKind {
   }
 
   /**
+   * A region of the device's own memory: no address for the CPU (`address` is 0), which sees of it what `copyToHost` copies. A NIC can be given it,
+   * by a dma-buf or by the driver's peer memory. Throws `ShimError`, for a Metal device always.
+   */
+  allocDevice(bytes: number): DeviceRegion {
+    this.assertOpen("allocDevice");
+    const memory = regionMemory();
+    const status = this.shim.call.region_alloc(this.handle, UMA_MEMORY.device, bytes, memory);
+    return new DeviceRegion(
+      this,
+      this.check(status, `allocating ${bytes} bytes of the device's own`),
+      bytes,
+      memory,
+    );
+  }
+
+  /**
    * Lets the device read and write memory that is somebody else's, in place: `bytes` from `address` on, both multiples of the host's
    * page. The region's `free()` ends that and does not free the memory, which has to stay mapped until `free` or `close` has
    * returned. Where one of them throws, or this with `ZAP_E_TIMEOUT`, it has to stay for as long as the process lives: the device may
@@ -163,6 +182,16 @@ export class DeviceMemory implements MemoryKind {
   exportRegion(region: Region): number {
     this.assertOpen("exportRegion");
     return this.check(this.shim.call.region_export(this.handle, region.handle), "exporting a region");
+  }
+
+  /** Copies `into.length` bytes from `offset` of a region on. See `DeviceRegion.copyToHost`. */
+  copyToHost(region: number, offset: number, into: Uint8Array): void {
+    this.assertOpen("copyToHost");
+    if (into.length === 0) return;
+    const status = this.shim.call.copy_to_host(this.handle, region, offset, into, into.length);
+    // The driver may write there at any later time.
+    if (status === SHIM_STATUS.ZAP_E_TIMEOUT) stranded.push(into);
+    this.check(status, `copying ${into.length} bytes to the host`);
   }
 
   fenceToDevice(): void {

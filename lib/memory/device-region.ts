@@ -18,7 +18,7 @@ export class DeviceRegion implements Region {
   private readonly memory: DeviceMemory;
   private freed = false;
 
-  /** `filled` by the shim. `bytes` as they were asked for. Throws `ShimError` where the CPU's address is beyond what a number holds. */
+  /** `filled` by the shim. `bytes` as they were asked for. Throws `ShimError` where an address is beyond what a number holds. */
   constructor(memory: DeviceMemory, handle: number, bytes: number, filled: Uint8Array) {
     const view = new DataView(filled.buffer, filled.byteOffset, filled.byteLength);
     const host = view.getBigUint64(UMA_REGION.at.host, true);
@@ -28,9 +28,26 @@ export class DeviceRegion implements Region {
     this.address = Number(host);
     this.devicePtr = view.getBigUint64(UMA_REGION.at.device, true);
     // No system maps memory there today; a rounded address would be somebody else's memory.
-    if (host <= BigInt(Number.MAX_SAFE_INTEGER)) return;
+    const last = host > this.devicePtr ? host : this.devicePtr;
+    if (last <= BigInt(Number.MAX_SAFE_INTEGER)) return;
     this.free();
-    throw beyond(memory, host);
+    throw beyond(memory, last);
+  }
+
+  /**
+   * A new file descriptor of a dma-buf of all of it, from its start on, the caller's to close. A device that has taken it keeps the memory by itself;
+   * let it go before `free()` all the same. Throws `ShimError`, `ZAP_E_UNSUPPORTED` where device or memory cannot.
+   */
+  exportDmaBuf(): number {
+    return this.memory.exportRegion(this);
+  }
+
+  /**
+   * Fills `into` with what lies from `offset` on, after waiting for kernels: also where the CPU has no address for it. Throws `ShimError`
+   * where that is not all in the region, or the driver fails.
+   */
+  copyToHost(offset: number, into: Uint8Array): void {
+    this.memory.copyToHost(this.handle, offset, into);
   }
 
   free(): void {

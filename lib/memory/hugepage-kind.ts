@@ -4,6 +4,7 @@
  */
 import { ConfigError, PoolError } from "../errors/index.ts";
 import { DeviceMemory } from "./device-kind.ts";
+import { DeviceOwnKind } from "./device-own-kind.ts";
 import { FreePages, PAGE_BYTES } from "./free-pages.ts";
 import type { MemoryKind, Reach, Region } from "./kind.ts";
 
@@ -40,7 +41,7 @@ export function lockedKind(area: HugepageArea): MemoryKind {
 /** The device whose kernels may be told of memory of that kind, by a region's handle; null where there is none. */
 export function deviceBehind(kind: MemoryKind): DeviceMemory | null {
   if (kind instanceof DeviceMemory) return kind;
-  return kind instanceof AreaMemory ? kind.deviceMemory : null;
+  return kind instanceof AreaMemory || kind instanceof DeviceOwnKind ? kind.deviceMemory : null;
 }
 
 class AreaMemory implements MemoryKind {

@@ -4,7 +4,7 @@
  * What lives here:
  * - `buffer.ts`: what a buffer and its allocator look like to everyone.
  * - `kind.ts`: what a kind of memory is; `heap-kind.ts`, `device-kind.ts`, `hugepage-kind.ts`: the kinds. Beside the second
- *   `device-info.ts` (what a device says of itself), `device-region.ts` (a piece of its memory) and `spans.ts` (which headers it is
+ *   `device-info.ts` (what a device says of itself), `device-region.ts` (a piece of its memory), `device-own-kind.ts` (that which the CPU cannot reach) and `spans.ts` (which headers it is
  *   to check); beside the third `free-pages.ts` (what of its area is free).
  * - `slab-pool.ts`: the pool. Below it `slab-store.ts` (regions, and what may be taken from the kind), `slab-tree.ts` (free slabs,
  *   splitting, merging), `slab-region.ts` (a slab) and `slab-sizes.ts` (the sizes that there are); beside it `slab-buffer.ts` (a slab
@@ -30,6 +30,8 @@ export { umaPoolBytes } from "./pool-bytes.ts";
 export { HeapArena, heapArena } from "./heap-arena.ts";
 export { deviceLimits, DeviceMemory, openDeviceMemory, shimOf } from "./device-kind.ts";
 export type { DeviceKindName, DeviceOptions } from "./device-kind.ts";
+export { DeviceOwnKind } from "./device-own-kind.ts";
+export { DeviceRegion } from "./device-region.ts";
 export { deviceBehind, hugepageKind, lockedKind } from "./hugepage-kind.ts";
 export type { HugepageArea } from "./hugepage-kind.ts";
 export type { DeviceInfo } from "./device-info.ts";

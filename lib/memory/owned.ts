@@ -27,8 +27,9 @@ export abstract class OwnedMemory {
     this.demandHeld("handOver");
     if (this.fence !== null) throw new OwnerError("buffer.handOver: another hand-over is still going on");
     if (from === to) return;
-    const { name, reach } = this.kind;
-    if (!reach[to]) throw new NotAvailableError(`buffer.handOver: the ${to} cannot reach ${name} memory`);
+    const { name } = this.kind;
+    if (!this.reaches(to))
+      throw new NotAvailableError(`buffer.handOver: the ${to} cannot reach ${name} memory`);
     if (this.debug) this.dropViews();
     const fence = this.fenceTo(to);
     if (!(fence instanceof Promise)) {
@@ -85,6 +86,11 @@ export abstract class OwnedMemory {
       return failed(error);
     }
     done();
+  }
+
+  /** Whether `to` can have it at all. */
+  protected reaches(to: Owner): boolean {
+    return this.kind.reach[to];
   }
 
   protected demandHeld(what: string): void {

@@ -17,7 +17,10 @@ export type TransportName = (typeof TRANSPORT_NAMES)[number];
 export interface Capabilities {
   /** Received bytes lie in memory that the GPU reads in place. */
   readonly gpuResident: boolean;
-  /** No copy is made between the place where the wire puts the bytes and `envelope.message`. */
+  /**
+   * No copy is made between the place where the wire puts the bytes and `envelope.message`. False where that place is a GPU's own memory, which the CPU
+   * cannot reach: there the GPU reads without a copy, and the CPU does not.
+   */
   readonly zeroCopy: boolean;
   /** A floor for the one-way latency to expect of this wire, in microseconds. An order of magnitude, not a promise. */
   readonly minLatencyMicros: number;

@@ -3,7 +3,7 @@
  *
  * What lives here: the contract (`contract.ts`), the transports that there are (`registry.ts`), what this host can run (`probe.ts`,
  * `probes/`, `host.ts`), which transport that means (`resolve.ts`), opening it (`pick.ts`), and one file per transport (`default.ts`,
- * `uma.ts`, `dpdk.ts`, `gpudirect.ts`, over what they share in `wire-transport.ts`). Beside them `settings.ts` (are the environment's values usable) and
+ * `uma.ts`, `dpdk.ts`, `gpudirect.ts` with `gpudirect-memory.ts`, over what they share in `wire-transport.ts`). Beside them `settings.ts` (are the environment's values usable) and
  * `log.ts` (lines on standard error).
  * May import: wire, memory, ffi, settings, errors.
  * Start at `contract.ts`, then `pick.ts`.

@@ -10,6 +10,10 @@ export interface Envelope {
   /**
    * The whole ZAP message, header included. It may alias a larger receive buffer or GPU-visible memory: yours to read until
    * `release()`; copy what you keep longer, and never transfer its `ArrayBuffer`.
+   *
+   * Where it was received into a GPU's own memory (`stats().rdma.method` is `dma-buf` or `peermem`), which the CPU cannot reach, this is a copy on
+   * the host: made on first use, counted in `stats().bytesCopied`, and no part of what a GPU reads by `buffer.devicePtr`. To send it on is to send the
+   * copy. Throws `ShimError` where the GPU's driver fails to copy.
    */
   readonly message: Uint8Array;
   /** The managed buffer that `message` lies in, or null where it lies on the heap. */
@@ -39,7 +43,8 @@ export interface WireStats {
   /** Connections that have not finished their handshake. */
   readonly handshakes: number;
   /**
-   * Received bytes that were copied in user space on their way into `envelope.message`: 0 for what the kernel put there itself.
+   * Received bytes that were copied in user space on their way into `envelope.message`: 0 for what the kernel put there itself. Of messages in a
+   * GPU's own memory, those that somebody has looked at on the host.
    */
   readonly bytesCopied: number;
   /** Received frames and connections turned away, by reason (low-cardinality names). */
@@ -64,8 +69,11 @@ export interface RdmaStats {
   /** Bytes of a packet. */
   readonly mtu: number;
   readonly firmware: string;
-  /** How the memory that the NIC writes to was registered: a GPU's own by `dma-buf` or `peermem`, or the host's. */
-  readonly method: "dma-buf" | "peermem" | "page-locked";
+  /**
+   * What the memory is that received messages lie in, and how it was registered: a GPU's own by `dma-buf` or `peermem`, page-locked host memory of
+   * the GPU's runtime, or the host's without any GPU.
+   */
+  readonly method: "dma-buf" | "peermem" | "page-locked" | "host";
   /** Bytes that are registered, by method. */
   readonly registeredBytes: Readonly<Record<string, number>>;
   /** Large messages are shown to peers by memory windows; else each is registered. */

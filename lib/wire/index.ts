@@ -26,7 +26,7 @@ export {
   type DpdkEnvironment,
   type DpdkOptions,
 } from "./dpdk/index.ts";
-export type { Waking } from "./native/index.ts";
+export type { ReceivedOnDevice, Waking } from "./native/index.ts";
 export { DEFAULT_LIMITS, resolveLimits, type Limits, type Pem, type TlsOptions } from "./settings.ts";
 export {
   gpudirectEnvironment,
@@ -34,5 +34,8 @@ export {
   VerbsEngine,
   VerbsWire,
   type GpudirectEnvironment,
+  type MethodChoice,
+  type OwnMemory,
+  type VerbsOptions,
 } from "./verbs/index.ts";
 export { Poller, SlabMemory, SocketsWire, STREAM_BYTES } from "./sockets/index.ts";

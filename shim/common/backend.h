@@ -74,6 +74,12 @@ struct zap_backend {
   /* A new dma-buf descriptor, or ZAP_E_UNSUPPORTED. NULL where the vendor knows no such thing. */
   int32_t (*export_piece)(void *state, const struct zap_piece *piece);
 
+  /*
+   * Copies from a piece that has no address for the CPU. No kernel runs, and the range lies in the piece. NULL where the vendor has no such
+   * pieces.
+   */
+  int32_t (*copy_to_host)(void *state, const struct zap_piece *piece, uint64_t offset, void *host, uint64_t bytes);
+
   /* What the CPU wrote is there for kernels launched from now on. The CPU's own fence is done; NULL where that is enough. */
   int32_t (*to_device)(void *state);
 

@@ -1,6 +1,7 @@
 /* Regions. Their list and their memory are the device thread's; closing a device closes their handles from elsewhere. */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "uma.h"
@@ -115,10 +116,16 @@ int32_t ZAP_UMA(region_register)(int32_t handle, uint64_t host, uint64_t bytes, 
 
 /* ---- free ---- */
 
+struct zap_copy {
+  uint64_t offset, bytes;
+  void *host;
+};
+
 struct region_job {
   struct zap_device_job base;
   int32_t region;
   int fd; /* what an export made and nobody has taken yet, or -1 */
+  struct zap_copy copy;
 };
 
 static int32_t run_free(struct zap_job *job) {
@@ -165,13 +172,14 @@ static void free_region_job(struct zap_object *object) {
   zap_device_job_free(object);
 }
 
-static int32_t on_region(int32_t handle, int32_t region, int32_t (*run)(struct zap_job *job)) {
+static int32_t on_region(int32_t handle, int32_t region, int32_t (*run)(struct zap_job *job), struct zap_copy copy) {
   struct zap_device *device = zap_device_keep(handle);
   if (device == NULL) return ZAP_E_HANDLE;
   struct region_job *job = zap_device_job_new(device, sizeof *job, run, free_region_job);
   int32_t status = ZAP_E_MEMORY;
   if (job != NULL) {
     job->region = region;
+    job->copy = copy;
     job->fd = -1;
     status = zap_device_job_run(&job->base);
     /* It is the caller's now. After a timeout the thread may still be writing there, so it is not looked at. */
@@ -182,6 +190,34 @@ static int32_t on_region(int32_t handle, int32_t region, int32_t (*run)(struct z
   return status;
 }
 
-int32_t ZAP_UMA(region_free)(int32_t device, int32_t region) { return on_region(device, region, run_free); }
+int32_t ZAP_UMA(region_free)(int32_t device, int32_t region) { return on_region(device, region, run_free, (struct zap_copy){0}); }
 
-int32_t ZAP_UMA(region_export)(int32_t device, int32_t region) { return on_region(device, region, run_export); }
+int32_t ZAP_UMA(region_export)(int32_t device, int32_t region) { return on_region(device, region, run_export, (struct zap_copy){0}); }
+
+/* ---- copy ---- */
+
+static int32_t run_copy(struct zap_job *job) {
+  struct region_job *copy = (struct region_job *)job;
+  struct zap_device *device = copy->base.device;
+  struct zap_region_entry *region = zap_region_find(device, copy->region);
+  if (region == NULL) return not_here(copy->region);
+  const struct zap_piece *piece = &region->piece;
+  const struct zap_copy *what = &copy->copy;
+  if (what->offset > piece->bytes || what->bytes > piece->bytes - what->offset) {
+    return zap_fail(ZAP_E_INVALID, "%llu bytes from %llu on do not lie in a region of %llu", (unsigned long long)what->bytes,
+                    (unsigned long long)what->offset, (unsigned long long)piece->bytes);
+  }
+  int32_t status = zap_device_wait(device);
+  if (status < 0 || what->bytes == 0) return status;
+  if (piece->host != 0) {
+    memcpy(what->host, (const void *)(uintptr_t)(piece->host + what->offset), (size_t)what->bytes);
+    return ZAP_OK;
+  }
+  if (zap_backend.copy_to_host == NULL) return zap_fail(ZAP_E_UNSUPPORTED, "memory of this device cannot be copied to the host");
+  return zap_backend.copy_to_host(device->state, piece, what->offset, what->host, what->bytes);
+}
+
+int32_t ZAP_UMA(copy_to_host)(int32_t device, int32_t region, uint64_t offset, void *host, uint64_t bytes) {
+  if (host == NULL) return zap_fail(ZAP_E_INVALID, "a copy needs a place on the host");
+  return on_region(device, region, run_copy, (struct zap_copy){.offset = offset, .bytes = bytes, .host = host});
+}

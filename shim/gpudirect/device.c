@@ -74,10 +74,14 @@ static int32_t find_port(struct zap_hca *hca, const struct ibv_device_attr *devi
   return zap_fail(ZAP_E_DEVICE, "%s has no active port: %s", zap_hca_about(of, self, 0), seen.length == 0 ? "it has no ports" : seen.text);
 }
 
+/* Of soft-RoCE's driver, as ibv_query_device tells it. */
+#define SOFT_VENDOR 0xffffffu
+
 static void limits(struct zap_hca *hca, const struct ibv_device_attr *device) {
   hca->max_region = device->max_mr_size;
   hca->max_reads_in = device->max_qp_rd_atom;
   hca->max_reads_out = device->max_qp_init_rd_atom;
+  hca->soft = device->vendor_id == SOFT_VENDOR;
   hca->max_sge = device->max_sge;
   hca->max_requests = device->max_qp_wr;
   hca->max_completions = device->max_cqe;

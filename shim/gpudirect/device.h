@@ -44,6 +44,7 @@ struct zap_hca {
   int max_completions;
   int max_queue_pairs;
   int max_regions;
+  bool soft;       /* soft-RoCE: what it sends again it also does again where the device alone had to do with it */
   int max_windows; /* memory windows of type 2 that can be bound to a queue pair; 0 where it has none */
 };
 

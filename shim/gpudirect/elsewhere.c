@@ -17,6 +17,12 @@ int32_t zap_gpudirect_probe(const char *runtime, const char *device, zap_prerequ
   return (int32_t)zap_rows_copy(&seen, rows, capacity);
 }
 
+int32_t zap_gpudirect_probe_memory(const char *runtime, const char *device, uint32_t method, uint64_t address, uint64_t bytes,
+                                   int32_t dma_buf_fd) {
+  (void)runtime, (void)device, (void)method, (void)address, (void)bytes, (void)dma_buf_fd;
+  return none();
+}
+
 int32_t zap_gpudirect_open(const zap_gpudirect_settings *settings) {
   (void)settings;
   return none();

@@ -244,7 +244,8 @@ int32_t zap_engine_create(const struct zap_engine_settings *settings, struct zap
   zap_ring_attach(&engine->sends, settings->sends);
   zap_ring_attach(&engine->dones, settings->dones);
   zap_ring_attach(&engine->events, settings->events);
-  engine->windows = settings->hca->max_windows > 0 && (settings->flags & ZAP_GPUDIRECT_NO_WINDOWS) == 0;
+  bool wanted = (settings->flags & ZAP_GPUDIRECT_NO_WINDOWS) == 0 && (!settings->hca->soft || (settings->flags & ZAP_GPUDIRECT_WINDOWS) != 0);
+  engine->windows = wanted && settings->hca->max_windows > 0;
   engine->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   int32_t status = engine->kick_fd < 0 ? zap_fail_system("eventfd") : allocate(engine);
   if (status == ZAP_OK) status = make_queue(engine);

@@ -65,6 +65,7 @@ struct zap_incoming {
   struct zap_block *block;
   uint64_t address;
   uint32_t rkey, id, length;
+  uint32_t asked, had; /* bytes of it that reads were posted for, and those that have come */
   enum { ZAP_IN_READY, ZAP_IN_WANTED, ZAP_IN_READING } state;
   uint8_t verdict; /* of its header */
 };
@@ -83,7 +84,6 @@ struct zap_shown {
   struct ibv_mr *region; /* in place of a window */
   uint32_t rkey, token;
   bool used, taken;
-  uint64_t until; /* of one that was taken */
 };
 
 enum zap_flow_state {
@@ -128,7 +128,7 @@ struct zap_flow {
   uint32_t told;           /* of `posted`, in the last head */
   struct zap_incoming *incoming; /* a ring, in the order of their coming */
   uint32_t incoming_head, incoming_tail, incoming_mask;
-  uint32_t reading;
+  uint32_t reading; /* reads that are posted */
   uint32_t reads_most;
   uint32_t takens[ZAP_OFFERS]; /* to be told */
   uint32_t takens_count;
@@ -142,7 +142,7 @@ struct zap_flow {
   struct zap_posted posts[ZAP_SEND_SLOTS];
   uint32_t post_head, post_tail, unsignalled; /* numbers of posts */
   struct zap_shown shown[ZAP_OFFERS];
-  uint32_t shown_count, lingering; /* all, and those that the peer has taken */
+  uint32_t shown_count, taken_count; /* all, and those that the peer has taken */
   uint32_t their_eager, their_most;
   bool stalled;
 };
@@ -152,6 +152,7 @@ struct zap_engine_settings {
   struct zap_hca *hca;
   struct ibv_pd *pd;
   struct ibv_mr *host; /* the region */
+  struct ibv_mr *messages; /* of slabs and arena, which may lie out of the CPU's reach; else `host` again */
   uint8_t *base;
   uint64_t bytes;
   zap_ring *handoff, *returns, *sends, *dones, *events;
@@ -164,7 +165,7 @@ struct zap_engine_settings {
   uint64_t memory_offset; /* in the region: where what may be sent begins */
   uint32_t eager_bytes, receives, flows, message_bytes;
   uint64_t receive_bytes, total_bytes, versions;
-  uint32_t close_ms, linger_us, flags, traffic_class;
+  uint32_t close_ms, timeout_ms, flags, traffic_class;
   int wake_fd;
 };
 
@@ -241,7 +242,7 @@ const char *zap_down_reason_name(uint32_t reason);
 bool zap_incoming_post(struct zap_engine *engine, struct zap_flow *flow);
 void zap_incoming_received(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, uint32_t bytes);
 void zap_incoming_flushed(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab);
-void zap_incoming_read(struct zap_engine *engine, struct zap_flow *flow, uint32_t place);
+void zap_incoming_read(struct zap_flow *flow, uint32_t place);
 bool zap_incoming_turn(struct zap_engine *engine, struct zap_flow *flow);
 /* Gives back what was not handed over. */
 /* The queue pair is gone. */
@@ -258,7 +259,7 @@ void zap_outgoing_completed(struct zap_engine *engine, struct zap_flow *flow, ui
 /* This one has failed, and all before it have been sent. */
 void zap_outgoing_failed(struct zap_engine *engine, struct zap_flow *flow, uint32_t number);
 /* The peer has taken what it was shown. False where that cannot be. */
-bool zap_outgoing_taken(struct zap_engine *engine, struct zap_flow *flow, uint32_t id);
+bool zap_outgoing_taken(struct zap_flow *flow, uint32_t id);
 /* Fails what was not delivered. The queue pair is gone. */
 void zap_outgoing_end(struct zap_engine *engine, struct zap_flow *flow);
 bool zap_outgoing_idle(const struct zap_flow *flow);

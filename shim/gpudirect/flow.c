@@ -15,13 +15,8 @@
 /* What was posted comes back within this after a queue pair was put into error, or never. */
 #define FLUSH_NS UINT64_C(1000000000)
 #define INLINE_WANTED 256u
-/*
- * 4.096 us * 2^18, seven times over: a far end that does not answer for seven seconds is dead. Not sooner: a request that is sent again
- * because its answer was late may come after what it asks for is hidden again, and that ends a queue pair.
- */
-#define TIMEOUT 18
-/* Reads of one peer at once. Large messages keep a link busy one after the other as well, and soft-RoCE loses track of several. */
-#define READS_MOST 1u
+/* Reads of one peer at once: each is of up to 256 KiB, and two are enough to keep a link of 400 Gbit/s busy. */
+#define READS_MOST 8u
 /* Not seven: soft-RoCE never counts those down. */
 #define RETRIES 6
 /* For ever: between two nodes of ours it does not happen. */
@@ -159,6 +154,13 @@ static int32_t to_rtr(struct zap_engine *engine, struct zap_flow *flow, const za
   return failed == 0 ? ZAP_OK : zap_verbs_fail("ibv_modify_qp to RTR", hca->name, zap_verbs_errno(failed));
 }
 
+/* The device counts in 4.096 us * 2^n (InfiniBand Architecture Specification, volume 1, 9.7.6.1.3). */
+static uint8_t timeout_of(uint32_t milliseconds) {
+  uint8_t exponent = 1;
+  while (exponent < 31 && (UINT64_C(4096) << exponent) < milliseconds * UINT64_C(1000000)) exponent++;
+  return exponent;
+}
+
 static int32_t to_rts(struct zap_engine *engine, struct zap_flow *flow, const zap_gpudirect_offer *offer) {
   const struct zap_hca *hca = engine->settings.hca;
   uint32_t ours = (uint32_t)hca->max_reads_out;
@@ -166,7 +168,7 @@ static int32_t to_rts(struct zap_engine *engine, struct zap_flow *flow, const za
   flow->reads_most = offer->reads < ours ? offer->reads : ours;
   struct ibv_qp_attr attributes = {
       .qp_state = IBV_QPS_RTS,
-      .timeout = TIMEOUT,
+      .timeout = timeout_of(engine->settings.timeout_ms),
       .retry_cnt = RETRIES,
       .rnr_retry = RNR_RETRIES,
       .sq_psn = flow->sequence,

@@ -8,6 +8,7 @@
 #include "../common/rows.h"
 #include "engine.h"
 #include "node.h"
+#include "registration.h"
 
 #define PROBED_BYTES 65536u
 
@@ -16,6 +17,18 @@ uint32_t zap_gpudirect_abi(void) { return ZAP_ABI_VERSION; }
 int32_t zap_gpudirect_error(char *text, uint32_t capacity) { return zap_failure_copy(text, capacity); }
 
 /* ---- the probe ---- */
+
+/* Registers it and deregisters it. ZAP_E_TIMEOUT where only the former was to be had. */
+static int32_t try_area(const struct zap_verbs *verbs, struct ibv_pd *pd, const struct zap_hca *hca, const struct zap_area *area) {
+  struct ibv_mr *region = NULL;
+  int32_t status = zap_register_area(verbs, pd, hca->name, area, IBV_ACCESS_LOCAL_WRITE, &region);
+  if (status != ZAP_OK) return status;
+  int failed = verbs->dereg_mr(region);
+  if (failed == 0) return ZAP_OK;
+  int number = zap_verbs_errno(failed);
+  return zap_fail(ZAP_E_TIMEOUT, "ibv_dereg_mr of what was registered by %s with %s failed with %s (%d)",
+                  zap_method_name(area->method), hca->name, zap_verbs_errno_name(number), number);
+}
 
 static void try_memory(struct zap_rows *rows, const struct zap_verbs *verbs, const struct zap_hca *hca) {
   static const char name[] = "memory registration";
@@ -26,15 +39,12 @@ static void try_memory(struct zap_rows *rows, const struct zap_verbs *verbs, con
     return;
   }
   void *memory = aligned_alloc(4096, PROBED_BYTES);
-  struct ibv_mr *region = memory == NULL ? NULL : zap_verbs_register(verbs, pd, memory, PROBED_BYTES, IBV_ACCESS_LOCAL_WRITE);
-  if (region == NULL) {
-    (void)zap_verbs_fail("ibv_reg_mr", "64 KiB of host memory", memory == NULL ? ENOMEM : errno);
-    zap_row(rows, name, false, "ulimit -l unlimited\nOr give the process CAP_IPC_LOCK.", "%s", zap_failure());
-  } else {
-    zap_row(rows, name, true, NULL, "64 KiB of host memory registered with %s", hca->name);
-    (void)verbs->dereg_mr(region);
-  }
-  free(memory);
+  const struct zap_area area = {.address = (uintptr_t)memory, .bytes = PROBED_BYTES, .method = ZAP_GPUDIRECT_HOST};
+  int32_t status = memory == NULL ? zap_fail(ZAP_E_MEMORY, "out of memory for a probe") : try_area(verbs, pd, hca, &area);
+  if (status != ZAP_OK) zap_row(rows, name, false, "ulimit -l unlimited\nOr give the process CAP_IPC_LOCK.", "%s", zap_failure());
+  else zap_row(rows, name, true, NULL, "64 KiB of host memory registered with %s", hca->name);
+  /* What the device still has must stay. */
+  if (status != ZAP_E_TIMEOUT) free(memory);
   (void)verbs->dealloc_pd(pd);
 }
 
@@ -63,6 +73,28 @@ int32_t zap_gpudirect_probe(const char *runtime, const char *device, zap_prerequ
   struct zap_rows seen = {.count = 0};
   look(&seen, runtime, device);
   return (int32_t)zap_rows_copy(&seen, rows, capacity);
+}
+
+static int32_t with_device(const struct zap_verbs *verbs, const char *device, const struct zap_area *area) {
+  struct zap_hca hca;
+  const struct zap_hca_settings wanted = {.device = device, .gid_index = -1};
+  int32_t status = zap_hca_open(verbs, &wanted, &hca);
+  if (status != ZAP_OK) return status;
+  struct ibv_pd *pd = verbs->alloc_pd(hca.context);
+  status = pd == NULL ? zap_verbs_fail("ibv_alloc_pd", hca.name, errno) : try_area(verbs, pd, &hca, area);
+  if (pd != NULL) (void)verbs->dealloc_pd(pd);
+  zap_hca_close(&hca);
+  return status;
+}
+
+int32_t zap_gpudirect_probe_memory(const char *runtime, const char *device, uint32_t method, uint64_t address, uint64_t bytes,
+                                   int32_t dma_buf_fd) {
+  if (runtime == NULL || device == NULL) return zap_fail(ZAP_E_INVALID, "a probe needs the path of libibverbs, and a device or none");
+  const struct zap_area area = {.address = address, .bytes = bytes, .method = method, .dma_buf = dma_buf_fd};
+  struct zap_verbs verbs;
+  int32_t status = zap_check_area(&area);
+  if (status == ZAP_OK) status = zap_verbs_load(runtime, &verbs);
+  return status == ZAP_OK ? with_device(&verbs, device, &area) : status;
 }
 
 /* ---- nodes ---- */

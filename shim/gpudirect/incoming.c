@@ -7,6 +7,8 @@
 
 /* The least that a message counts for: what keeping track of it costs, and so that one peer's small messages do not fill the ring. */
 #define CHARGE_MIN 256u
+/* Of one read. A packet that is lost has all behind it sent again, and a message in one piece would keep smaller ones waiting. */
+#define READ_BYTES (256u << 10)
 
 void zap_incoming_flushed(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab) {
   flow->posted_now--;
@@ -34,9 +36,10 @@ void zap_incoming_free_slab(struct zap_engine *engine, uint32_t slab) {
 static bool post(struct zap_engine *engine, struct zap_flow *flow) {
   if (engine->free_slab_count == 0) return false;
   uint32_t slab = engine->free_slabs[--engine->free_slab_count], lkey = engine->settings.host->lkey;
+  uint32_t slab_lkey = engine->settings.messages->lkey;
   struct ibv_sge parts[2] = {
       {.addr = (uintptr_t)head_of(engine, slab), .length = ZAP_HEAD_BYTES, .lkey = lkey},
-      {.addr = (uintptr_t)slab_at(engine, slab), .length = engine->settings.eager_bytes, .lkey = lkey},
+      {.addr = (uintptr_t)slab_at(engine, slab), .length = engine->settings.eager_bytes, .lkey = slab_lkey},
   };
   struct ibv_recv_wr request = {.wr_id = work_id(flow, slab), .sg_list = parts, .num_sge = 2}, *bad;
   if (ibv_post_recv(flow->qp, &request, &bad) != 0) {
@@ -102,8 +105,18 @@ static uint8_t *bytes_of(const struct zap_engine *engine, const struct zap_block
   return block->slab != ZAP_NONE ? slab_at(engine, block->slab) : engine->settings.arena + block->offset;
 }
 
+static uint8_t judge(const struct zap_engine *engine, const uint8_t *header, uint32_t length) {
+  if (length < ZAP_HEADER_BYTES) return ZAP_VERDICT_SHORT;
+  uint8_t verdict = zap_check_header(header, length, engine->settings.versions);
+  /* Where its root lies is for whoever reads it to see, as on every wire. */
+  return verdict == ZAP_VERDICT_ROOT ? ZAP_VERDICT_OK : verdict;
+}
+
 static void hand_over(struct zap_engine *engine, struct zap_incoming *message) {
   struct zap_block *block = message->block;
+  /* The head has only what the peer says of it. Where the CPU can look, it does; where it cannot, whoever can has to. */
+  bool reached = engine->settings.messages == engine->settings.host;
+  if (reached && message->verdict == ZAP_VERDICT_OK) message->verdict = judge(engine, bytes_of(engine, block), block->length);
   if (message->verdict != ZAP_VERDICT_OK) {
     engine->counts.message_drops[message->verdict]++;
     free_block(engine, block);
@@ -139,13 +152,6 @@ static bool deliver(struct zap_engine *engine, struct zap_flow *flow) {
   return any;
 }
 
-static uint8_t verdict_of(const struct zap_engine *engine, const struct zap_head *head) {
-  uint8_t verdict = zap_check_header(head->header, head->length, engine->settings.versions);
-  if (head->length < ZAP_HEADER_BYTES) return ZAP_VERDICT_SHORT;
-  /* Where its root lies is for whoever reads it to see, as on every wire. */
-  return verdict == ZAP_VERDICT_ROOT ? ZAP_VERDICT_OK : verdict;
-}
-
 static struct zap_incoming *append(struct zap_flow *flow) {
   if (flow->incoming_tail - flow->incoming_head > flow->incoming_mask) return NULL;
   struct zap_incoming *message = in_line(flow, flow->incoming_tail++);
@@ -159,7 +165,7 @@ static bool eager(struct zap_engine *engine, struct zap_flow *flow, uint32_t sla
   if (block == NULL) return false;
   message->block = block;
   message->state = ZAP_IN_READY;
-  message->verdict = verdict_of(engine, head);
+  message->verdict = judge(engine, head->header, head->length);
   return true;
 }
 
@@ -172,7 +178,7 @@ static bool offered(struct zap_engine *engine, struct zap_flow *flow, const stru
   message->rkey = head->rkey;
   message->id = head->id;
   message->length = head->length;
-  message->verdict = verdict_of(engine, head);
+  message->verdict = judge(engine, head->header, head->length);
   message->state = ZAP_IN_WANTED;
   return true;
 }
@@ -195,7 +201,7 @@ static bool understand(struct zap_engine *engine, struct zap_flow *flow, uint32_
       if (!*fault && !taken) *fault = true;
       return taken;
     case ZAP_HEAD_OFFER: *fault = behind != 0 || head->length == 0 || flow->finish_heard || !offered(engine, flow, head); return false;
-    case ZAP_HEAD_TAKEN: *fault = behind != 0 || !zap_outgoing_taken(engine, flow, head->id); return false;
+    case ZAP_HEAD_TAKEN: *fault = behind != 0 || !zap_outgoing_taken(flow, head->id); return false;
     case ZAP_HEAD_CREDIT: *fault = behind != 0; return false;
     case ZAP_HEAD_FINISH:
       *fault = behind != 0 || flow->finish_heard;
@@ -240,11 +246,32 @@ static bool find_memory(struct zap_engine *engine, struct zap_flow *flow, struct
   return true;
 }
 
+static uint32_t chunk_of(const struct zap_incoming *message, uint32_t from) {
+  uint32_t left = message->length - from;
+  return left < READ_BYTES ? left : READ_BYTES;
+}
+
+/* Asks for as much of it as may be asked for. True where all of it is. */
+static bool ask(struct zap_engine *engine, struct zap_flow *flow, uint32_t number, bool *any) {
+  struct zap_incoming *message = in_line(flow, number);
+  uint64_t to = (uintptr_t)bytes_of(engine, message->block);
+  while (message->asked < message->length) {
+    uint32_t from = message->asked, bytes = chunk_of(message, from);
+    if (flow->reading >= flow->reads_most || !zap_outgoing_has_slots(flow, 1)) return false;
+    if (!zap_outgoing_read(engine, flow, number, to + from, message->address + from, message->rkey, bytes)) return false;
+    message->state = ZAP_IN_READING;
+    message->asked += bytes;
+    flow->reading++;
+    *any = true;
+  }
+  return true;
+}
+
 static bool begin_reads(struct zap_engine *engine, struct zap_flow *flow) {
   bool any = false;
   for (uint32_t number = flow->incoming_head; number != flow->incoming_tail && flow->reading < flow->reads_most; number++) {
     struct zap_incoming *message = in_line(flow, number);
-    if (message->state != ZAP_IN_WANTED) continue;
+    if (message->state == ZAP_IN_READY) continue;
     bool first = number == flow->incoming_head;
     if (first && flow->takens_count < ZAP_OFFERS && refuse(engine, flow, message)) {
       flow->incoming_head++;
@@ -252,23 +279,20 @@ static bool begin_reads(struct zap_engine *engine, struct zap_flow *flow) {
       continue;
     }
     if (message->verdict != ZAP_VERDICT_OK) break;
-    if (!zap_outgoing_has_slots(flow, 1)) break;
     /* In order: who is behind one that finds no memory must not take it away. */
     if (message->block == NULL && !find_memory(engine, flow, message, first)) break;
-    uint64_t to = (uintptr_t)bytes_of(engine, message->block);
-    if (!zap_outgoing_read(engine, flow, number, to, message->address, message->rkey, message->length)) break;
-    message->state = ZAP_IN_READING;
-    flow->reading++;
-    any = true;
+    if (!ask(engine, flow, number, &any)) break;
   }
   return any;
 }
 
-void zap_incoming_read(struct zap_engine *engine, struct zap_flow *flow, uint32_t place) {
-  (void)engine;
+void zap_incoming_read(struct zap_flow *flow, uint32_t place) {
   struct zap_incoming *message = in_line(flow, place);
-  message->state = ZAP_IN_READY;
   flow->reading--;
+  /* They come in the order in which they were asked for. */
+  message->had += chunk_of(message, message->had);
+  if (message->had < message->length) return;
+  message->state = ZAP_IN_READY;
   flow->takens[flow->takens_count++] = message->id;
 }
 

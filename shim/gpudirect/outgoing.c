@@ -76,7 +76,7 @@ static bool send_head(struct zap_engine *engine, struct zap_flow *flow, const st
 
 bool zap_outgoing_read(struct zap_engine *engine, struct zap_flow *flow, uint32_t place, uint64_t to, uint64_t from, uint32_t rkey,
                        uint32_t length) {
-  struct ibv_sge part = {.addr = to, .length = length, .lkey = engine->settings.host->lkey};
+  struct ibv_sge part = {.addr = to, .length = length, .lkey = engine->settings.messages->lkey};
   struct ibv_send_wr request = {.sg_list = &part, .num_sge = 1, .opcode = IBV_WR_RDMA_READ};
   request.wr.rdma.remote_addr = from;
   request.wr.rdma.rkey = rkey;
@@ -181,20 +181,19 @@ static void hide(struct zap_engine *engine, struct zap_flow *flow, struct zap_sh
   flow->shown_count--;
 }
 
-bool zap_outgoing_taken(struct zap_engine *engine, struct zap_flow *flow, uint32_t id) {
+bool zap_outgoing_taken(struct zap_flow *flow, uint32_t id) {
   if (id >= ZAP_OFFERS || !flow->shown[id].used || flow->shown[id].taken) return false;
   flow->shown[id].taken = true;
-  flow->shown[id].until = engine->now + (uint64_t)engine->settings.linger_us * 1000;
-  flow->lingering++;
+  flow->taken_count++;
   return true;
 }
 
 static bool hide_taken(struct zap_engine *engine, struct zap_flow *flow) {
   bool any = false;
-  for (uint32_t id = 0; id < ZAP_OFFERS && flow->lingering > 0; id++) {
+  for (uint32_t id = 0; id < ZAP_OFFERS && flow->taken_count > 0; id++) {
     struct zap_shown *shown = &flow->shown[id];
-    if (!shown->taken || engine->now < shown->until || !zap_outgoing_has_slots(flow, 2)) continue;
-    flow->lingering--;
+    if (!shown->taken || !zap_outgoing_has_slots(flow, 2)) continue;
+    flow->taken_count--;
     hide(engine, flow, shown);
     finish(engine, shown->token, zap_flow_number(flow), true);
     any = true;
@@ -308,7 +307,7 @@ void zap_outgoing_completed(struct zap_engine *engine, struct zap_flow *flow, ui
   while (flow->post_head != number + 1) {
     struct zap_posted *posted = &flow->posts[flow->post_head++ % ZAP_SEND_SLOTS];
     if (posted->what == ZAP_POSTED_MESSAGE) finish(engine, posted->token, zap_flow_number(flow), true);
-    else if (posted->what == ZAP_POSTED_READ) zap_incoming_read(engine, flow, posted->token);
+    else if (posted->what == ZAP_POSTED_READ) zap_incoming_read(flow, posted->token);
   }
 }
 

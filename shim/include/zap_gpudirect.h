@@ -2,8 +2,9 @@
  * RDMA: reliable connections between queue pairs (docs/gpudirect.md), over libibverbs, which is opened at run time.
  *
  * A node is one port of an RDMA device, the memory that is registered with it, one thread that posts and takes completions, and a flow
- * for each peer, which is a queue pair. How two nodes learn of each other's queue pairs is the caller's: `offer` says what the far end
- * has to be told, `accept` takes what it said.
+ * for each peer, which is a queue pair. The memory is one region of the host's for everything; or received messages lie in a second
+ * one, in a GPU's own memory, which the NIC alone writes and this library never touches. How two nodes learn of each other's queue pairs
+ * is the caller's: `offer` says what the far end has to be told, `accept` takes what it said.
  *
  * The caller's thread and the node's meet in five rings (zap_ring.h has their layout), which lie at the start of the node's region:
  *
@@ -31,17 +32,19 @@
 /* Bits of zap_gpudirect_settings.flags. */
 enum zap_gpudirect_flag {
   ZAP_GPUDIRECT_SPIN = 1,      /* the node's thread polls on; else it sleeps on the completion channel after a millisecond without work */
-  ZAP_GPUDIRECT_NO_WINDOWS = 2 /* registers each large message instead of binding a memory window, as where the device has none */
+  ZAP_GPUDIRECT_NO_WINDOWS = 2, /* registers each large message instead of binding a memory window, as where the device has none */
+  ZAP_GPUDIRECT_WINDOWS = 4    /* binds memory windows on soft-RoCE too, which does it again when it sends something again, and then fails */
 };
 
-/* How the memory that the NIC writes to was registered. */
+/* What the memory is that received messages lie in, and how it was registered. Managed memory cannot be. */
 enum zap_gpudirect_method {
   ZAP_GPUDIRECT_DMA_BUF = 1, /* a GPU's own memory, by dma-buf */
-  ZAP_GPUDIRECT_PEERMEM = 2, /* the same, by nvidia-peermem */
-  ZAP_GPUDIRECT_LOCKED = 3   /* page-locked host memory */
+  ZAP_GPUDIRECT_PEERMEM = 2, /* the same, by nvidia-peermem or its like */
+  ZAP_GPUDIRECT_LOCKED = 3,  /* page-locked host memory of a GPU's runtime */
+  ZAP_GPUDIRECT_HOST = 4     /* the process's own, of which no GPU knows */
 };
 
-/* How to open a node. Texts end in a zero byte. Zero means the default, unless said otherwise. 424 bytes. */
+/* How to open a node. Texts end in a zero byte. Zero means the default, unless said otherwise. 448 bytes. */
 typedef struct zap_gpudirect_settings {
   char runtime[256];   /* absolute path of libibverbs.so.1 */
   char device[64];     /* name of the RDMA device; empty: the first with an active port */
@@ -49,8 +52,8 @@ typedef struct zap_gpudirect_settings {
   int32_t gid_index;   /* -1: chosen */
   uint32_t flags;      /* enum zap_gpudirect_flag */
   uint32_t traffic_class;
-  uint64_t host_address; /* page-locked memory of the caller's for everything, which a GPU knows; 0: the node maps its own */
-  uint64_t host_bytes;   /* of it; else of what the node is to map */
+  uint64_t host_address; /* page-locked memory of the caller's for the region, which a GPU knows; 0: the node maps its own */
+  uint64_t host_bytes;   /* of it */
   uint32_t eager_bytes;  /* messages up to this are sent into posted slabs: 8192 */
   uint32_t receives;     /* slabs posted for each peer: 64 */
   uint32_t flows;        /* 256 */
@@ -62,14 +65,23 @@ typedef struct zap_gpudirect_settings {
   uint64_t total_bytes;   /* from all peers: 256 MiB. Likewise */
   uint64_t versions;      /* up to four message versions of 16 bits each that are taken: 1 */
   uint32_t close_ms;      /* 5000 */
+  uint32_t timeout_ms;    /* what is not acknowledged is sent again after this, rounded up to the device's next step, six times: 250 */
   /*
-   * How long a large message stays shown to a peer that has read it, and its sender without its bytes: 0. A network that loses and overtakes may
-   * bring a request that was sent again after its answer was had, and what is hidden by then ends the queue pair.
+   * Memory of a GPU's own for received messages, slabs and larger ones: whole pages at its device address, which the NIC is given as it
+   * is. 0: they lie in the region, too.
    */
-  uint32_t linger_us;
+  uint64_t device_address;
+  uint64_t device_bytes;
+  int32_t dma_buf_fd; /* of all of that memory, for DMA_BUF; stays the caller's, who may close it once the node is open. Else -1 */
+  uint32_t method;    /* how to register that memory: ZAP_GPUDIRECT_DMA_BUF or ..._PEERMEM. 0, and only then, without such memory */
 } zap_gpudirect_settings;
 
-/* A node that is open. Offsets count from `address`. 272 bytes. */
+/*
+ * A node that is open. Offsets count from `address`, but for those of the two areas of received messages where they lie in a GPU's memory:
+ * these then count from `device_address`, and what `handoff` says of a message is an address there. What is to be sent has to lie in the
+ * region, from `eager_offset` on, or where that is the GPU's from `pool_offset` on: what was received there cannot be sent as it is.
+ * 296 bytes.
+ */
 typedef struct zap_gpudirect_node {
   uint64_t address; /* of the region */
   uint64_t bytes;
@@ -80,11 +92,11 @@ typedef struct zap_gpudirect_node {
   uint32_t dones_offset;
   uint32_t events_offset;
   uint32_t event_slots;
-  uint64_t eager_offset; /* the areas; what lies between here and the end may hold messages */
+  uint64_t eager_offset; /* the areas; without device memory, what lies between here and the end may hold messages */
   uint64_t message_offset;
   uint64_t pool_offset;
   uint64_t pool_bytes;
-  uint64_t registered_bytes;
+  uint64_t registered_bytes; /* of the region */
   int32_t region;  /* its handle: the region outlives the node */
   int32_t wake_fd; /* readable when something has come into a ring of which `armed` was set; the caller's to close */
   uint32_t method; /* enum zap_gpudirect_method */
@@ -98,6 +110,10 @@ typedef struct zap_gpudirect_node {
   uint8_t gid[16];
   char device[64];
   char firmware[64];
+  uint64_t device_address; /* of the GPU's memory that messages are received into; 0: it is the region */
+  uint64_t device_bytes;   /* registered by `method` */
+  uint32_t region_method;  /* what the region is: ZAP_GPUDIRECT_LOCKED or ..._HOST */
+  uint32_t reserved;
 } zap_gpudirect_node;
 
 /* What the far end has to be told of a queue pair, as it is. 80 bytes. */
@@ -173,16 +189,30 @@ ZAP_EXPORT int32_t zap_gpudirect_error(char *text, uint32_t capacity);
  */
 ZAP_EXPORT int32_t zap_gpudirect_probe(const char *runtime, const char *device, zap_prerequisite *rows, uint32_t capacity);
 
+/*
+ * Opens that device, registers `bytes` of memory at `address` by that method (enum zap_gpudirect_method; DMA_BUF: `dma_buf_fd` is one of
+ * all of it, else -1), deregisters it and closes all again. ZAP_OK; or why not, with call, errno, size, address, method and the likely
+ * cause in the text. ZAP_E_TIMEOUT where it was registered and cannot be deregistered: the memory has to stay for as long as the process lives.
+ */
+ZAP_EXPORT int32_t zap_gpudirect_probe_memory(const char *runtime, const char *device, uint32_t method, uint64_t address, uint64_t bytes,
+                                              int32_t dma_buf_fd);
+
 /* Begins to open a node on a thread of its own; returns its handle. */
 ZAP_EXPORT int32_t zap_gpudirect_open(const zap_gpudirect_settings *settings);
 
-/* ZAP_E_AGAIN while it is being opened; ZAP_OK with `node` filled in; or why it failed: then the handle is gone, and all else. */
+/*
+ * ZAP_E_AGAIN while it is being opened; ZAP_OK with `node` filled in; or why it failed: then the handle is gone, and all else. Only with
+ * ZAP_E_TIMEOUT the device has not let go of all: memory of the caller's has to stay for as long as the process lives.
+ */
 ZAP_EXPORT int32_t zap_gpudirect_opened(int32_t handle, zap_gpudirect_node *node);
 
 /* Begins to close it, also while it is being opened: flows end at once, memory is deregistered. The rings are dead from now on. */
 ZAP_EXPORT int32_t zap_gpudirect_close(int32_t handle);
 
-/* ZAP_E_AGAIN while it is being closed; else the handle is gone: ZAP_OK, or what went wrong. The region stays. */
+/*
+ * ZAP_E_AGAIN while it is being closed; else the handle is gone: ZAP_OK, or what went wrong: then the device may still reach the memory,
+ * and what is the caller's has to stay for as long as the process lives. The region stays.
+ */
 ZAP_EXPORT int32_t zap_gpudirect_closed(int32_t handle);
 
 /* Unmaps the region of a node that is closed, unless it was the caller's. Nobody may look at it any more. */

@@ -21,7 +21,7 @@
 enum zap_memory {
   ZAP_MEMORY_MANAGED = 1, /* CPU and GPU read it in place; moves by page (cuMemAllocManaged, hipMallocManaged) */
   ZAP_MEMORY_HOST = 2,    /* page-locked host memory that the GPU reads in place; a NIC may register it */
-  ZAP_MEMORY_DEVICE = 3,  /* the GPU's own; no address for the CPU */
+  ZAP_MEMORY_DEVICE = 3,  /* the GPU's own, which a NIC may be given; no address for the CPU. The runtime's copies are done when they return */
   ZAP_MEMORY_SHARED = 4   /* a Metal buffer of shared storage */
 };
 
@@ -109,6 +109,13 @@ ZAP_EXPORT int32_t ZAP_UMA(region_free)(int32_t device, int32_t region);
 
 /* A new dma-buf file descriptor of a whole region, the caller's to close. ZAP_E_UNSUPPORTED where device or memory cannot. */
 ZAP_EXPORT int32_t ZAP_UMA(region_export)(int32_t device, int32_t region);
+
+/*
+ * Copies `bytes` from `offset` of a region on to `host`, which is the caller's, after waiting until no kernel of this handle runs. What
+ * other devices have written before is in the copy. With ZAP_E_TIMEOUT `host` has to stay for as long as the process lives: the driver may
+ * still write there. ZAP_E_INVALID beyond the region's end.
+ */
+ZAP_EXPORT int32_t ZAP_UMA(copy_to_host)(int32_t device, int32_t region, uint64_t offset, void *host, uint64_t bytes);
 
 /*
  * Hand-over. `to_device`: everything that the CPU wrote is visible to kernels launched from now on. `to_host`: waits until no

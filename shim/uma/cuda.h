@@ -21,6 +21,7 @@ int32_t zap_cuda_alloc(void *state, struct zap_piece *piece);
 int32_t zap_cuda_register(void *state, struct zap_piece *piece);
 int32_t zap_cuda_free(void *state, struct zap_piece *piece);
 int32_t zap_cuda_export(void *state, const struct zap_piece *piece);
+int32_t zap_cuda_copy_to_host(void *state, const struct zap_piece *piece, uint64_t offset, void *host, uint64_t bytes);
 
 /* Loads the kernel. Sets ZAP_UMA_KERNELS, or says in `no_kernels` why not. */
 void zap_cuda_load_kernel(struct zap_cuda *cuda);

@@ -87,6 +87,7 @@ enum {
   X(cuMemAllocManaged, (CUdeviceptr *address, size_t bytes, unsigned flags))                                          \
   X(cuMemAlloc_v2, (CUdeviceptr *address, size_t bytes))                                                              \
   X(cuMemFree_v2, (CUdeviceptr address))                                                                              \
+  X(cuMemcpyDtoH_v2, (void *host, CUdeviceptr device, size_t bytes))                                                  \
   X(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                                   \
   X(cuMemHostGetDevicePointer_v2, (CUdeviceptr *device, void *host, unsigned flags))                                  \
   X(cuMemFreeHost, (void *address))                                                                                   \

@@ -5,6 +5,8 @@
 
 /* What NICs map of a GPU's memory at once. */
 #define GPU_PAGE (UINT64_C(64) << 10)
+/* What the driver maps at once. */
+#define GPU_BLOCK (UINT64_C(2) << 20)
 
 static uint64_t host_page(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
@@ -47,6 +49,12 @@ static int32_t alloc_device(struct zap_cuda *cuda, struct zap_piece *piece) {
   CUdeviceptr address = 0;
   uint64_t bytes = up_to(piece->bytes, GPU_PAGE);
   CUresult code = ZAP_CUDA(&cuda->api, cuMemAlloc_v2, &address, bytes);
+  if (code == CUDA_SUCCESS && address % host_page() != 0) {
+    /* Small ones share what the driver has mapped; a dma-buf starts at a page, and is best made of a whole one. */
+    (void)ZAP_CUDA(&cuda->api, cuMemFree_v2, address);
+    bytes = up_to(bytes, GPU_BLOCK);
+    code = ZAP_CUDA(&cuda->api, cuMemAlloc_v2, &address, bytes);
+  }
   if (code != CUDA_SUCCESS) return zap_cuda_fail(&cuda->api, "cuMemAlloc_v2", code);
   uint32_t reachable = ZAP_UMA_GPUDIRECT_RDMA | ZAP_UMA_DMA_BUF;
   if ((cuda->flags & reachable) != 0 && cuda->api.cuPointerSetAttribute != NULL) {
@@ -124,4 +132,14 @@ int32_t zap_cuda_export(void *state, const struct zap_piece *piece) {
                            CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
   if (code != CUDA_SUCCESS) return zap_cuda_fail(&cuda->api, "cuMemGetHandleForAddressRange", code);
   return fd >= 0 ? fd : zap_fail(ZAP_E_DRIVER, "cuMemGetHandleForAddressRange gave no file descriptor");
+}
+
+/*
+ * What a NIC wrote before is in the copy: work that the CPU submits to the GPU is ordered behind it. The legacy stream, which this is on,
+ * does not wait for ours, whose kernels the caller has waited for.
+ */
+int32_t zap_cuda_copy_to_host(void *state, const struct zap_piece *piece, uint64_t offset, void *host, uint64_t bytes) {
+  struct zap_cuda *cuda = state;
+  CUresult code = ZAP_CUDA(&cuda->api, cuMemcpyDtoH_v2, host, piece->device + offset, (size_t)bytes);
+  return code == CUDA_SUCCESS ? ZAP_OK : zap_cuda_fail(&cuda->api, "cuMemcpyDtoH_v2", code);
 }

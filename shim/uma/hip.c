@@ -136,4 +136,5 @@ const struct zap_backend zap_backend = {.probe = probe,
                                         .alloc = zap_hip_alloc,
                                         .register_piece = zap_hip_register,
                                         .free = zap_hip_free,
-                                        .export_piece = zap_hip_export};
+                                        .export_piece = zap_hip_export,
+                                        .copy_to_host = zap_hip_copy_to_host};

@@ -14,5 +14,6 @@ int32_t zap_hip_alloc(void *state, struct zap_piece *piece);
 int32_t zap_hip_register(void *state, struct zap_piece *piece);
 int32_t zap_hip_free(void *state, struct zap_piece *piece);
 int32_t zap_hip_export(void *state, const struct zap_piece *piece);
+int32_t zap_hip_copy_to_host(void *state, const struct zap_piece *piece, uint64_t offset, void *host, uint64_t bytes);
 
 #endif

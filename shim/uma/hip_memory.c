@@ -119,3 +119,10 @@ int32_t zap_hip_export(void *state, const struct zap_piece *piece) {
   if (code != hipSuccess) return zap_hip_fail(&hip->api, "hipMemGetHandleForAddressRange", code);
   return fd >= 0 ? fd : zap_fail(ZAP_E_DRIVER, "hipMemGetHandleForAddressRange gave no file descriptor");
 }
+
+int32_t zap_hip_copy_to_host(void *state, const struct zap_piece *piece, uint64_t offset, void *host, uint64_t bytes) {
+  struct zap_hip *hip = state;
+  const void *from = (const void *)(uintptr_t)(piece->device + offset);
+  hipError_t code = ZAP_HIP(&hip->api, hipMemcpy, host, from, (size_t)bytes, hipMemcpyDeviceToHost);
+  return code == hipSuccess ? ZAP_OK : zap_hip_fail(&hip->api, "hipMemcpy", code);
+}

@@ -41,6 +41,7 @@ enum {
 
 enum {
   hipMemAttachGlobal = 1,
+  hipMemcpyDeviceToHost = 2,
   hipHostMallocPortable = 1,
   hipHostMallocMapped = 2,
   hipHostMallocCoherent = 0x40000000,
@@ -63,7 +64,8 @@ enum {
   X(hipFree, (void *address))                                                    \
   X(hipHostMalloc, (void **address, size_t bytes, unsigned flags))               \
   X(hipHostGetDevicePointer, (void **device, void *host, unsigned flags))        \
-  X(hipHostFree, (void *address))
+  X(hipHostFree, (void *address))                                                \
+  X(hipMemcpy, (void *to, const void *from, size_t bytes, int kind))
 
 /* What came with ROCm 7, and what a device can do without. NULL in the table otherwise. */
 #define ZAP_HIP_OPTIONAL(X)                                   \

@@ -202,13 +202,13 @@ static CUresult copy(CUdeviceptr device, void *host, size_t bytes, bool to_devic
       bytes > block->bytes)
     return INVALID_VALUE;
   double_wait(double_submitted());
-  double_memory_run(true);
-  if (to_device) {
-    memcpy((void *)(uintptr_t)device, host, bytes);
-  } else {
-    memcpy(host, (const void *)(uintptr_t)device, bytes);
-  }
-  double_memory_run(false);
+  uint8_t *at = (uint8_t *)(uintptr_t)device;
+  /* Never by the address that is the device's alone, so that nobody else can reach it meanwhile. */
+  if (block->backing != NULL) at = block->backing + (device - (uint64_t)(uintptr_t)block->device);
+  else double_memory_run(true);
+  if (to_device) memcpy(at, host, bytes);
+  else memcpy(host, at, bytes);
+  if (block->backing == NULL) double_memory_run(false);
   return SUCCESS;
 }
 
@@ -241,3 +241,6 @@ DOUBLE_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr address, unsigned char value, s
   double_memory_run(false);
   return SUCCESS;
 }
+
+/* For the double of libibverbs: what a NIC reaches by peer memory or a dma-buf. */
+DOUBLE_EXPORT void *zap_double_cuda_backing(uint64_t address, uint64_t bytes) { return double_memory_backing(address, bytes); }

@@ -57,6 +57,7 @@ typedef struct double_block {
   struct double_block *next;
   uint8_t *host;   /* where the CPU sees it */
   uint8_t *device; /* where a kernel sees it: the same, except with the setting `alias` */
+  uint8_t *backing; /* of DOUBLE_DEVICE: a second mapping of the same pages, for copies and for a NIC's double; else NULL */
   size_t bytes;    /* as asked for */
   size_t mapped;   /* in whole pages */
   uint32_t kind;
@@ -82,6 +83,12 @@ bool double_memory_there(const double_block *block);
 
 /* The block that begins at `address` as the CPU or the device sees it; with `inside`, the one that holds it. */
 double_block *double_memory_find(uint64_t address, bool inside);
+
+/*
+ * Where a double, whichever copy of one, finds `bytes` of DOUBLE_DEVICE memory of this process; NULL where they are none. The caller sees
+ * to it that they are not freed meanwhile.
+ */
+void *double_memory_backing(uint64_t address, uint64_t bytes);
 
 void double_memory_free(double_block *block);
 

@@ -5,9 +5,13 @@
 #include "double.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define FILE_NAME "device-double"
 
 /* Recursive, as a kernel's run holds it while the doubles look up addresses for it. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -46,7 +50,7 @@ static double_block *map(uint32_t kind, size_t bytes, void *owner) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   /* What can be exported as a dma-buf, or has a second view, needs a file; managed memory can be neither. */
   if (kind != DOUBLE_MANAGED) {
-    block->fd = memfd_create("device-double", MFD_CLOEXEC);
+    block->fd = memfd_create(FILE_NAME, MFD_CLOEXEC);
     if (block->fd < 0 || ftruncate(block->fd, (off_t)block->mapped) != 0) goto failed;
     flags = MAP_SHARED | MAP_NORESERVE;
   }
@@ -61,6 +65,14 @@ static double_block *map(uint32_t kind, size_t bytes, void *owner) {
       goto failed;
     }
     block->device = device;
+  }
+  if (kind == DOUBLE_DEVICE) {
+    void *backing = mmap(NULL, block->mapped, PROT_READ | PROT_WRITE, flags, block->fd, 0);
+    if (backing == MAP_FAILED) {
+      (void)munmap(host, block->mapped);
+      goto failed;
+    }
+    block->backing = backing;
   }
   return block;
 failed:
@@ -140,12 +152,56 @@ double_block *double_memory_find(uint64_t address, bool inside) {
   return block;
 }
 
+/* ---- by the kernel's list, for memory of another copy of this library ---- */
+
+struct range {
+  uint64_t start, end, offset;
+  unsigned long file;
+  bool open;
+};
+
+/* The next one of a file of ours. */
+static bool next_range(FILE *maps, struct range *range) {
+  char line[512], access[5], name[256];
+  while (fgets(line, sizeof line, maps) != NULL) {
+    unsigned long long start, end, offset;
+    name[0] = 0;
+    if (sscanf(line, "%llx-%llx %4s %llx %*s %lu %255s", &start, &end, access, &offset, &range->file, name) < 5) continue;
+    if (strcmp(name, "/memfd:" FILE_NAME) != 0) continue;
+    range->start = start;
+    range->end = end;
+    range->offset = offset;
+    range->open = access[1] == 'w';
+    return true;
+  }
+  return false;
+}
+
+void *double_memory_backing(uint64_t address, uint64_t bytes) {
+  struct range closed = {.end = 0}, range;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  void *found = NULL;
+  if (maps == NULL) return NULL;
+  while (closed.end == 0 && next_range(maps, &range))
+    if (address >= range.start && address < range.end && bytes <= range.end - address) closed = range;
+  rewind(maps);
+  while (closed.end != 0 && found == NULL && next_range(maps, &range)) {
+    uint64_t at = address - closed.start + closed.offset;
+    if (range.file == closed.file && range.start != closed.start && range.open && at >= range.offset &&
+        bytes <= range.end - range.start && at - range.offset <= range.end - range.start - bytes)
+      found = (void *)(uintptr_t)(range.start + (at - range.offset));
+  }
+  (void)fclose(maps);
+  return found;
+}
+
 static void unmap(double_block *block) {
   if (block->kind != DOUBLE_REGISTERED) {
     used -= block->bytes;
     (void)munmap(block->host, block->mapped);
   }
   if (has_alias(block)) (void)munmap(block->device, block->mapped);
+  if (block->backing != NULL) (void)munmap(block->backing, block->mapped);
   if (block->fd >= 0) (void)close(block->fd);
   free(block);
 }

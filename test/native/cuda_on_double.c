@@ -133,6 +133,12 @@ static void healthy(void) {
   CHECK(gpu > 0 && region.host == 0);
   int32_t fd = ZAP_UMA(region_export)(device, gpu);
   CHECK(fd >= 0);
+  /* As a NIC would write there. */
+  uint8_t copy[8] = {0};
+  CHECK_EQUAL(pwrite(fd, "written", 8, (2 << 20) - 8), 8);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, gpu, (2 << 20) - 8, copy, 8), ZAP_OK);
+  CHECK(memcmp(copy, "written", 8) == 0);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, gpu, (2 << 20) - 7, copy, 8), ZAP_E_INVALID);
   if (fd >= 0) close(fd);
   int32_t host = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_HOST, 1 << 16, &region);
   fd = ZAP_UMA(region_export)(device, host);
@@ -278,7 +284,7 @@ static void each_call_fails(void) {
       "cuCtxSetCurrent", "cuStreamCreate",       "cuModuleLoadData",    "cuModuleGetFunction",
       "cuMemHostAlloc",  "cuLaunchKernel",       "cuEventCreate",       "cuMemHostGetDevicePointer_v2",
       "cuEventRecord",   "cuEventQuery",         "cuStreamSynchronize", "cuMemGetHandleForAddressRange",
-      "cuMemAlloc_v2",   "cuPointerSetAttribute", "cuMemHostRegister_v2"};
+      "cuMemAlloc_v2",   "cuPointerSetAttribute", "cuMemHostRegister_v2", "cuMemcpyDtoH_v2"};
   for (size_t at = 0; at < sizeof calls / sizeof calls[0]; at++) {
     char lines[256];
     snprintf(lines, sizeof lines, "attribute.124=1\nattribute.116=1\nfail.%s=304\n", calls[at]);
@@ -293,6 +299,9 @@ static void each_call_fails(void) {
       if (status >= 0) status = use(device, REGISTERED);
       zap_region region;
       if (status >= 0) status = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_DEVICE, 2 << 20, &region);
+      uint8_t byte;
+      int32_t copied = status < 0 ? status : ZAP_UMA(copy_to_host)(device, status, 7, &byte, 1);
+      if (copied < 0) status = copied;
       if (status >= 0) status = ZAP_UMA(region_export)(device, status);
       if (status >= 0) close(status);
     }

@@ -137,9 +137,21 @@ static void regions(void) {
   CHECK(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
   if (fd >= 0) close(fd);
 
+  uint8_t copy[64] = {0};
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, first, 36, copy, sizeof copy), ZAP_OK);
+  CHECK(copy[0] == 0x5a && copy[63] == 0x5a);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, first, UINT64_MAX, copy, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, first, 4096, copy, UINT64_MAX), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, first, 0, NULL, 1), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(other, first, 0, copy, 1), ZAP_E_HANDLE);
+  int32_t own = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_DEVICE, 4096, &region);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, own, 0, copy, 1), ZAP_E_UNSUPPORTED);
+  CHECK_EQUAL(ZAP_UMA(region_free)(device, own), ZAP_OK);
+
   CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_OK);
   CHECK_EQUAL(ZAP_UMA(region_free)(device, first), ZAP_E_HANDLE);
   CHECK_EQUAL(ZAP_UMA(region_export)(device, first), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(copy_to_host)(device, first, 0, copy, 1), ZAP_E_HANDLE);
   CHECK_EQUAL(double_control.pieces, 1);
 
   /* Closed with a region open: it goes too. */

@@ -459,7 +459,9 @@ describe("gpudirect", () => {
       expect(the(await probeGpudirect(madeUpHost({ ...old, ...loaded })), registration).met).toBe(true);
     }
     const dmaBuf = the(await probeGpudirect(madeUpHost({ ...made.nvidia, ...made.rdma })), registration);
-    expect(dmaBuf.seen).toBe("dma-buf: open NVIDIA driver 570.86.15, kernel 6.8");
+    expect(dmaBuf.seen).toBe(
+      "dma-buf: open NVIDIA driver 570.86.15, kernel 6.8; by the host's files, as nothing could be registered",
+    );
   });
 
   test("does not count a closed driver for dma-buf", async () => {

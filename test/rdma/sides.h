@@ -37,9 +37,7 @@ struct side {
 
 static inline void settings_of(zap_gpudirect_settings *s, const char *runtime, const char *device, int gid) {
   *s = (zap_gpudirect_settings){.gid_index = gid, .flows = 8, .message_bytes = MESSAGE_MOST, .eager_area = 8u << 20, .message_area = 64u << 20,
-                                .pool_area = 40u << 20,
-                                /* Packets overtake each other between the guest's processors. */
-                                .linger_us = 500000};
+                                .pool_area = 40u << 20};
   (void)snprintf(s->runtime, sizeof s->runtime, "%s", runtime);
   (void)snprintf(s->device, sizeof s->device, "%s", device);
 }

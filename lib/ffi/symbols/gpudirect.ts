@@ -5,6 +5,7 @@ export const GPUDIRECT_VERBS = {
   abi: { args: [], returns: "u32" },
   error: { args: ["ptr", "u32"], returns: "i32" },
   probe: { args: ["ptr", "ptr", "ptr", "u32"], returns: "i32" },
+  probe_memory: { args: ["ptr", "ptr", "u32", "u64", "u64", "i32"], returns: "i32" },
 
   open: { args: ["ptr"], returns: "i32" },
   opened: { args: ["i32", "ptr"], returns: "i32" },
@@ -27,7 +28,7 @@ export const GPUDIRECT_EVENT_BYTES = 64;
 
 /** `zap_gpudirect_settings`. */
 export const GPUDIRECT_SETTINGS = {
-  bytes: 424,
+  bytes: 448,
   at: {
     runtime: 0,
     device: 256,
@@ -48,14 +49,18 @@ export const GPUDIRECT_SETTINGS = {
     total_bytes: 400,
     versions: 408,
     close_ms: 416,
-    linger_us: 420,
+    timeout_ms: 420,
+    device_address: 424,
+    device_bytes: 432,
+    dma_buf_fd: 440,
+    method: 444,
   },
   texts: { runtime: 256, device: 64 },
 } as const satisfies Structure;
 
 /** `zap_gpudirect_node`. */
 export const GPUDIRECT_NODE = {
-  bytes: 272,
+  bytes: 296,
   at: {
     address: 0,
     bytes: 8,
@@ -84,6 +89,9 @@ export const GPUDIRECT_NODE = {
     gid: 128,
     device: 144,
     firmware: 208,
+    device_address: 272,
+    device_bytes: 280,
+    region_method: 288,
   },
   texts: { gid: 16, device: 64, firmware: 64 },
 } as const satisfies Structure;
@@ -148,10 +156,10 @@ export const GPUDIRECT_STATS = {
 } as const satisfies Structure;
 
 /** `enum zap_gpudirect_flag`. */
-export const GPUDIRECT_FLAGS = { spin: 1, noWindows: 2 } as const;
+export const GPUDIRECT_FLAGS = { spin: 1, noWindows: 2, windows: 4 } as const;
 
 /** `enum zap_gpudirect_method`. */
-export const GPUDIRECT_METHODS = { dmaBuf: 1, peermem: 2, locked: 3 } as const;
+export const GPUDIRECT_METHODS = { dmaBuf: 1, peermem: 2, locked: 3, host: 4 } as const;
 
 /** `enum zap_gpudirect_event_kind`. */
 export const GPUDIRECT_EVENTS = { down: 1, port: 2 } as const;

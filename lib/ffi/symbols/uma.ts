@@ -12,6 +12,7 @@ export const UMA_VERBS = {
   region_register: { args: ["i32", "u64", "u64", "ptr"], returns: "i32" },
   region_free: { args: ["i32", "i32"], returns: "i32" },
   region_export: { args: ["i32", "i32"], returns: "i32" },
+  copy_to_host: { args: ["i32", "i32", "u64", "ptr", "u64"], returns: "i32" },
   fence_to_device: { args: ["i32"], returns: "i32" },
   fence_to_host: { args: ["i32"], returns: "i32" },
   check_begin: { args: ["i32", "ptr", "u32", "u64"], returns: "i32" },

@@ -2,19 +2,18 @@
 import { cText, readPrerequisites } from "../../ffi/index.ts";
 import { gpudirectEnvironment, type GpudirectEnvironment } from "../../wire/index.ts";
 import type { Capabilities, Prerequisite, Probe } from "../contract.ts";
+import type { GpuMethod } from "../gpudirect-memory.ts";
 import * as hosts from "../host.ts";
 import type { Host, RdmaDevice } from "../host.ts";
 import { cudaDevice, cudaPrerequisites } from "./cuda.ts";
 import { hipDevice, hipPrerequisites } from "./hip.ts";
 import { install } from "./packages.ts";
 import { met, missing, platformNeeded, row } from "./prerequisite.ts";
+import { registrationByFiles, tryRegistration, type Card } from "./registration.ts";
 import { PROBE_ROWS, probeMemory, shimLoaded } from "./shims.ts";
-import { umaKind } from "./uma.ts";
+import { umaKind, umaRuntime } from "./uma.ts";
 
 export const LIBIBVERBS = "libibverbs.so.1";
-/** The first kernel that lets an RDMA device take memory by dma-buf. */
-const DMA_BUF_KERNEL = [5, 12] as const;
-const REGISTRATION = "GPU memory registration";
 const HOST_MEMORY = "ZAP_GPUDIRECT_HOST_MEMORY";
 
 /** What the wire does here; the transport raises `gpuResident` where a GPU has given the memory. 2 us is what RDMA between two cards takes. */
@@ -27,24 +26,25 @@ export async function probeGpudirect(host: Host): Promise<Probe> {
     return row({ ...common, memory: "cuda", device: null, library, host: [] });
   }
   const environment = settings(host);
-  const gpu = gpuRows(host);
-  // Page-locked memory takes no more than the GPU itself.
-  const usable = gpu.every((each) => each.met || each.name === REGISTRATION);
-  const { library, asked } = await ask(host, environment);
+  const { library, asked, card } = await ask(host, environment);
+  const { rows: gpu, method } = await gpuRows(host, card);
+  const usable = gpu.every((each) => each.met);
+  const hostMemory = environment.hostMemory && environment.method === "auto";
   const devices = [rdmaName(host, environment), umaKind(host) === "hip" ? hipDevice(host) : cudaDevice(host)];
   const found = devices.filter((device) => device != null);
   return row({
     ...common,
-    memory: !usable && environment.hostMemory ? "locked" : umaKind(host) === "hip" ? "hip" : "cuda",
+    memory: !usable && hostMemory ? "locked" : umaKind(host) === "hip" ? "hip" : "cuda",
     device: found.length === 0 ? null : found.join(" + "),
     library: [library],
     host: [
       rdmaDevice(host, environment),
       libibverbs(host),
       ...asked,
-      ...(environment.hostMemory ? gpu.map(notNeeded) : gpu),
+      ...(hostMemory ? gpu.map(notNeeded) : gpu),
     ],
-    caps: { ...GPUDIRECT_CAPS, gpuResident: usable },
+    // Of what lies in the GPU's own memory the CPU sees a copy.
+    caps: { ...GPUDIRECT_CAPS, gpuResident: usable, zeroCopy: method === null || method === "page-locked" },
   });
 }
 
@@ -57,10 +57,19 @@ function settings(host: Host): GpudirectEnvironment {
   }
 }
 
-/** A GPU, and a way to give its NIC memory that it shares. */
-function gpuRows(host: Host): Prerequisite[] {
-  if (umaKind(host) === "hip") return hipPrerequisites(host);
-  return [...cudaPrerequisites(host), registration(host)];
+/** A GPU, and a way to register its memory with the network card: tried where both can be opened. */
+async function gpuRows(
+  host: Host,
+  card: Card | null,
+): Promise<{ readonly rows: readonly Prerequisite[]; readonly method: GpuMethod | null }> {
+  const hip = umaKind(host) === "hip";
+  const rows = hip ? hipPrerequisites(host) : cudaPrerequisites(host);
+  const runtime = umaRuntime(host);
+  if (card !== null && runtime !== null && rows.every((each) => each.met)) {
+    const { row, method } = await tryRegistration(host, runtime, card);
+    return { rows: [...rows, row], method };
+  }
+  return { rows: hip ? rows : [...rows, registrationByFiles(host)], method: null };
 }
 
 function notNeeded(prerequisite: Prerequisite): Prerequisite {
@@ -68,17 +77,23 @@ function notNeeded(prerequisite: Prerequisite): Prerequisite {
   return met(prerequisite.name, `${prerequisite.seen}; not needed: ${HOST_MEMORY}`);
 }
 
-/** Our library, and where libibverbs is installed too, what it finds when it opens the device. */
+/** Our library, and where libibverbs is installed too, what it finds when it opens the device; a card that opens is told of. */
 async function ask(
   host: Host,
-  { device }: GpudirectEnvironment,
-): Promise<{ readonly library: Prerequisite; readonly asked: readonly Prerequisite[] }> {
+  environment: GpudirectEnvironment,
+): Promise<{
+  readonly library: Prerequisite;
+  readonly asked: readonly Prerequisite[];
+  readonly card: Card | null;
+}> {
   const { shim, row: library } = await shimLoaded(host, "libzap_gpudirect");
-  const runtime = hosts.library(host, LIBIBVERBS);
-  if (shim === null || runtime === null) return { library, asked: [] };
+  const libibverbs = hosts.library(host, LIBIBVERBS);
+  if (shim === null || libibverbs === null) return { library, asked: [], card: null };
   const memory = probeMemory();
-  const status = shim.call.probe(cText(runtime), cText(device), memory, PROBE_ROWS);
-  return { library, asked: readPrerequisites(memory, shim.check(status, "probing")) };
+  const status = shim.call.probe(cText(libibverbs), cText(environment.device), memory, PROBE_ROWS);
+  const asked = readPrerequisites(memory, shim.check(status, "probing"));
+  const opens = asked.some((each) => each.name === "HCA" && each.met);
+  return { library, asked, card: opens ? { shim, libibverbs, environment } : null };
 }
 
 function rdmaName(host: Host, { device }: GpudirectEnvironment): string | undefined {
@@ -127,31 +142,4 @@ function libibverbs(host: Host): Prerequisite {
   return path !== null
     ? met(LIBIBVERBS, path)
     : missing(LIBIBVERBS, "not installed", ...install(host, LIBIBVERBS));
-}
-
-/** Either of two ways lets the network card reach GPU memory: NVIDIA's module for it, or the kernel's dma-buf. */
-function registration(host: Host): Prerequisite {
-  const name = REGISTRATION;
-  const module = ["nvidia_peermem", "nv_peer_mem"].find((each) => hosts.hasModule(host, each));
-  if (module !== undefined) return met(name, `${module} is loaded`);
-
-  const driver = hosts.nvidiaDriver(host);
-  const kernel = hosts.kernelVersion(host);
-  const running = `kernel ${kernel === null ? "of unknown version" : kernel.join(".")}`;
-  const recent = kernel !== null && atLeast(kernel, DMA_BUF_KERNEL);
-  if (driver?.open && recent) return met(name, `dma-buf: open NVIDIA driver ${driver.version}, ${running}`);
-
-  const loaded =
-    driver === null ? "no NVIDIA driver" : `${driver.open ? "open" : "closed"} driver ${driver.version}`;
-  const needed = `nvidia_peermem is not loaded; the other way, dma-buf, needs NVIDIA's open driver and kernel ${DMA_BUF_KERNEL.join(".")} (here: ${loaded}, ${running})`;
-  return driver === null
-    ? missing(name, needed, "Once the NVIDIA driver is installed:", "sudo modprobe nvidia-peermem")
-    : missing(name, needed, "sudo modprobe nvidia-peermem");
-}
-
-function atLeast(
-  [major, minor]: readonly [number, number],
-  [wantMajor, wantMinor]: readonly [number, number],
-) {
-  return major > wantMajor || (major === wantMajor && minor >= wantMinor);
 }

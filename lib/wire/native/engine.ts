@@ -2,7 +2,7 @@
 import { closeSync } from "node:fs";
 import type { Socket } from "bun";
 import { toArrayBuffer, type Pointer } from "bun:ffi";
-import { AbortedError } from "../../errors/index.ts";
+import { AbortedError, ShimError } from "../../errors/index.ts";
 import { RingConsumer, RingProducer } from "./rings.ts";
 
 /** Between two questions whether the node is open, or closed. */
@@ -189,8 +189,13 @@ export async function useNode<N extends NativeNode<NodeVerbs, RegionInfo>>(
   } catch (error) {
     if (node !== null) node.stopWaking();
     else if (info.wakeFd >= 0) closeSync(info.wakeFd);
-    // What went wrong first is what counts.
-    await endNode(verbs, handle, "the node").catch(() => {});
+    const kept: unknown = await endNode(verbs, handle, "the node").then(
+      () => null,
+      (cause: unknown) => cause,
+    );
+    // A device may still write to its memory, which has to stay then, whosever it is; else what went wrong first is what counts.
+    if (kept instanceof ShimError)
+      throw new ShimError(kept.library, "ZAP_E_TIMEOUT", kept.message, { cause: error });
     verbs.call.region_free(info.region);
     throw error;
   }

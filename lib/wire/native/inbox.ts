@@ -6,6 +6,7 @@ import type { Breather } from "../common/breather.ts";
 import { Leases, type LeaseCount } from "../common/lease.ts";
 import { RecvLine } from "../common/recv-line.ts";
 import type { Envelope } from "../contract.ts";
+import { DeviceEnvelope } from "./device-envelope.ts";
 import { NativeEnvelope, type EnvelopeHome } from "./envelope.ts";
 import type { Flow } from "./flow.ts";
 import type { NodeMemory } from "./memory.ts";
@@ -94,7 +95,7 @@ export class NativeInbox extends RecvLine implements EnvelopeHome {
     return envelope;
   }
 
-  private fromRing(): NativeEnvelope | undefined {
+  private fromRing(): Envelope | undefined {
     const { handoff, memory } = this;
     if (handoff.available === 0) return undefined;
     // In this order: whatever was written before the message is there once the message is.
@@ -111,6 +112,9 @@ export class NativeInbox extends RecvLine implements EnvelopeHome {
     const lease = flow === undefined ? this.leases.of(`flow ${number}`) : flow.lease(this.leases);
     memory.hold();
     this.breather.count(length);
+    const { received } = memory;
+    if (received !== null)
+      return new DeviceEnvelope(this, lease, received, address - received.address, length, token);
     return new NativeEnvelope(this, lease, address - memory.address, length, token);
   }
 

@@ -6,7 +6,8 @@
  *   rings.ts     our ends of the rings
  *   engine.ts    the node: opened, woken by, closed
  *   memory.ts    its region as JavaScript sees it, and its end
- *   envelope.ts  one received message; inbox.ts: all of them, and the `recv` calls that wait
+ *   envelope.ts  one received message; device-envelope.ts and device-buffer.ts: the same in a GPU's own memory; inbox.ts: all of them, and
+ *                the `recv` calls that wait
  *   blocks.ts    the memory that messages are copied into; outbox.ts: all that are on their way out
  *   flow.ts      one connection; peer.ts: one remote node, and the `send` calls that wait
  *   hub.ts       what all of these share; caretaker.ts: the timer
@@ -14,4 +15,4 @@
  * Start at `engine.ts`. The wires import the files themselves.
  */
 export { NativeNode, type NativeEngine, type Waking } from "./engine.ts";
-export type { RegionOnDevice } from "./memory.ts";
+export type { ReceivedOnDevice, RegionOnDevice } from "./memory.ts";

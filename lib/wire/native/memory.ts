@@ -15,8 +15,22 @@ export interface RegionOnDevice {
   readonly handle: number;
 }
 
+/** Memory of a GPU's own that messages are received into: the CPU has no address for it. It ends with the pool's kind. */
+export interface ReceivedOnDevice {
+  /** Of `reach.cpu` false. */
+  readonly kind: MemoryKind;
+  /** Where the GPU finds it, and the NIC. */
+  readonly address: number;
+  /** What the GPU's shim knows it by. */
+  readonly handle: number;
+  /** Fills `into` from `offset` on. Throws `ShimError`. */
+  copy(offset: number, into: Uint8Array): void;
+}
+
 export interface MemoryOptions {
   readonly debug: boolean;
+  /** Where received messages lie, if not in the region. */
+  readonly received?: ReceivedOnDevice | null;
   /** Closing the kind gives the region itself back: it is not the native side's. */
   readonly kindOwnsRegion?: boolean;
   readonly onLeak: (report: LeakReport) => void;
@@ -26,11 +40,15 @@ export interface MemoryOptions {
 
 export class NodeMemory {
   readonly pool: SlabPool;
-  /** All that messages may lie in: the region without its rings. */
+  /** All of the region that messages may lie in: it without its rings. */
   readonly place: MessagePlace;
   readonly address: number;
   readonly bytes: number;
   readonly debug: boolean;
+  /** Null where received messages lie in `place`, too. */
+  readonly received: ReceivedOnDevice | null;
+  /** Bytes of received messages that were copied out of `received`. */
+  copiedBytes = 0;
   /** Envelopes that were not released, and messages that the node still sends. */
   held = 0;
   private readonly engine: NativeEngine;
@@ -50,6 +68,7 @@ export class NodeMemory {
     this.address = address + memoryOffset;
     this.bytes = bytes - memoryOffset;
     this.debug = options.debug;
+    this.received = options.received ?? null;
     this.onFault = options.onFault;
     this.kindOwnsRegion = options.kindOwnsRegion ?? false;
     this.place = {
@@ -79,6 +98,14 @@ export class NodeMemory {
   offsetOf(address: number, length: number): number {
     const offset = address - this.address;
     return offset >= 0 && offset + length <= this.bytes ? offset : -1;
+  }
+
+  /** A copy on the heap of what was received into a GPU's own memory. Throws `ShimError`. */
+  copyReceived(offset: number, length: number): Uint8Array {
+    const copy = new Uint8Array(length);
+    this.received!.copy(offset, copy);
+    this.copiedBytes += length;
+    return copy;
   }
 
   hold(): void {

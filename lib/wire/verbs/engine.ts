@@ -10,7 +10,7 @@ import {
 } from "../../ffi/index.ts";
 import { awaitOpened, NativeNode, useNode, wakeByHandle, type Waking } from "../native/engine.ts";
 import type { VerbsOptions } from "./options.ts";
-import { packSettings, readNode, type HostMemory, type NodeInfo } from "./structures.ts";
+import { packSettings, readNode, type HostMemory, type NodeInfo, type OwnMemory } from "./structures.ts";
 
 const SHAPE = {
   name: "gpudirect",
@@ -24,6 +24,8 @@ export interface VerbsHost {
   readonly runtime: string;
   /** Page-locked memory for the region; null where the node maps its own. */
   readonly memory: HostMemory | null;
+  /** A GPU's own memory for received messages; null or not given where they lie in the region. */
+  readonly own?: OwnMemory | null;
 }
 
 export class VerbsEngine extends NativeNode<GpudirectVerbs, NodeInfo> {
@@ -31,12 +33,12 @@ export class VerbsEngine extends NativeNode<GpudirectVerbs, NodeInfo> {
   static async open(
     verbs: GpudirectVerbs,
     options: VerbsOptions,
-    { runtime, memory: host }: VerbsHost,
+    { runtime, memory: host, own = null }: VerbsHost,
     waking: Waking = wakeByHandle,
     signal?: AbortSignal,
   ): Promise<VerbsEngine> {
     const what = options.environment.device || "an RDMA device";
-    const settings = packSettings(options, runtime, host);
+    const settings = packSettings(options, runtime, host, own);
     const handle = verbs.check(verbs.call.open(settings), `opening ${what}`);
     const node = new Uint8Array(GPUDIRECT_NODE.bytes);
     await awaitOpened(verbs, handle, node, what, signal);

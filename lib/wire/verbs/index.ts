@@ -18,5 +18,6 @@
  */
 export { VerbsEngine, type VerbsHost } from "./engine.ts";
 export { resolveVerbsOptions, type VerbsOptions } from "./options.ts";
-export { gpudirectEnvironment, type GpudirectEnvironment } from "./settings.ts";
+export { gpudirectEnvironment, type GpudirectEnvironment, type MethodChoice } from "./settings.ts";
+export type { OwnMemory } from "./structures.ts";
 export { VerbsWire, type VerbsParts } from "./wire.ts";

@@ -6,6 +6,9 @@ import { readDecimal, readFlag, type Env } from "../../settings/index.ts";
 const MIB = 1024 * 1024;
 const EAGER_STEP = 64;
 
+const METHODS = ["auto", "dma-buf", "peermem", "page-locked"] as const;
+export type MethodChoice = (typeof METHODS)[number];
+
 export interface GpudirectEnvironment {
   /** `ZAP_GPUDIRECT_DEVICE`: such as `mlx5_0`; empty for the first with an active port. */
   readonly device: string;
@@ -19,6 +22,8 @@ export interface GpudirectEnvironment {
   readonly trafficClass: number;
   /** RDMA into page-locked memory without any GPU is wanted. */
   readonly hostMemory: boolean;
+  /** `ZAP_GPUDIRECT_METHOD`: the one way to register memory of a GPU that is tried; `auto` for all, best first. */
+  readonly method: MethodChoice;
   readonly regionBytes: number;
 }
 
@@ -33,6 +38,7 @@ export function gpudirectEnvironment(env: Env = process.env): GpudirectEnvironme
     receives: readDecimal(env, "ZAP_GPUDIRECT_RECEIVES", { byDefault: 64, least: 16, most: 1024 }),
     trafficClass: readDecimal(env, "ZAP_GPUDIRECT_TRAFFIC_CLASS", { byDefault: 0, least: 0, most: 255 }),
     hostMemory: readFlag(env, "ZAP_GPUDIRECT_HOST_MEMORY"),
+    method: readMethod(env),
     regionBytes: readDecimal(env, "ZAP_GPUDIRECT_REGION_BYTES", {
       byDefault: 256 * MIB,
       least: 32 * MIB,
@@ -58,6 +64,14 @@ function readIdle(env: Env): "spin" | "sleep" {
   if (given === "" || given === "sleep") return "sleep";
   if (given === "spin") return "spin";
   throw bad("ZAP_GPUDIRECT_IDLE", given, "spin or sleep");
+}
+
+function readMethod(env: Env): MethodChoice {
+  const given = env["ZAP_GPUDIRECT_METHOD"]?.trim().toLowerCase() ?? "";
+  if (given === "") return "auto";
+  const method = METHODS.find((each) => each === given);
+  if (method !== undefined) return method;
+  throw bad("ZAP_GPUDIRECT_METHOD", given, "auto, dma-buf, peermem or page-locked");
 }
 
 function readEagerBytes(env: Env): number {

@@ -56,7 +56,7 @@ export class StatsReader {
       mtu: info.mtu,
       firmware: info.firmware,
       method: info.method,
-      registeredBytes: { [info.method]: info.registeredBytes },
+      registeredBytes: info.registeredBytes,
       windows: info.windows,
       connections: this.view.getUint32(at.flows, true),
       sends: this.u64("sends"),

@@ -22,8 +22,23 @@ export interface HostMemory {
   readonly bytes: number;
 }
 
+/** Memory of a GPU's own, for what is received: all of it is registered. */
+export interface OwnMemory {
+  /** Where the GPU finds it. */
+  readonly address: number;
+  readonly bytes: number;
+  readonly method: "dma-buf" | "peermem";
+  /** A dma-buf of all of it, which the node does not close; -1 where it is not needed. */
+  readonly dmaBuf: number;
+}
+
 /** `runtime`: absolute path of libibverbs. */
-export function packSettings(options: VerbsOptions, runtime: string, host: HostMemory | null): Uint8Array {
+export function packSettings(
+  options: VerbsOptions,
+  runtime: string,
+  host: HostMemory | null,
+  own: OwnMemory | null = null,
+): Uint8Array {
   const { limits, environment: set, areas } = options;
   const { at, texts, bytes } = GPUDIRECT_SETTINGS;
   const memory = new Uint8Array(bytes);
@@ -56,6 +71,11 @@ export function packSettings(options: VerbsOptions, runtime: string, host: HostM
     view.setUint16(at.versions + 2 * index, version, true),
   );
   u32("close_ms", limits.closeMillis);
+  u64("device_address", own?.address ?? 0);
+  u64("device_bytes", own?.bytes ?? 0);
+  view.setInt32(at.dma_buf_fd, own?.dmaBuf ?? -1, true);
+  if (own !== null)
+    u32("method", own.method === "dma-buf" ? GPUDIRECT_METHODS.dmaBuf : GPUDIRECT_METHODS.peermem);
   return memory;
 }
 
@@ -63,12 +83,15 @@ const METHODS = {
   [GPUDIRECT_METHODS.dmaBuf]: "dma-buf",
   [GPUDIRECT_METHODS.peermem]: "peermem",
   [GPUDIRECT_METHODS.locked]: "page-locked",
+  [GPUDIRECT_METHODS.host]: "host",
 } as const;
 export type Method = (typeof METHODS)[keyof typeof METHODS];
 
 /** A node that is open; offsets count from `address`. */
 export interface NodeInfo extends RegionInfo {
-  readonly registeredBytes: number;
+  /** Of the region, and of a GPU's own memory. */
+  readonly registeredBytes: Readonly<Partial<Record<Method, number>>>;
+  /** What received messages lie in. */
   readonly method: Method;
   readonly port: number;
   readonly gidIndex: number;
@@ -79,11 +102,17 @@ export interface NodeInfo extends RegionInfo {
   readonly firmware: string;
 }
 
+function methodOf(number: number): Method | null {
+  return METHODS[number as keyof typeof METHODS] ?? null;
+}
+
 export function readNode(memory: Uint8Array): NodeInfo {
   const { at, texts } = GPUDIRECT_NODE;
   const view = new DataView(memory.buffer, memory.byteOffset, memory.byteLength);
   const u32 = (field: keyof typeof at): number => view.getUint32(at[field], true);
   const u64 = (field: keyof typeof at): number => Number(view.getBigUint64(at[field], true));
+  const method = methodOf(u32("method")) ?? "page-locked";
+  const own = u64("device_address") !== 0;
   return {
     address: u64("address"),
     bytes: u64("bytes"),
@@ -92,13 +121,19 @@ export function readNode(memory: Uint8Array): NodeInfo {
     sendsOffset: u32("sends_offset"),
     donesOffset: u32("dones_offset"),
     eventsOffset: u32("events_offset"),
-    memoryOffset: u64("eager_offset"),
+    // In the region lies then only what is to be sent.
+    memoryOffset: u64(own ? "pool_offset" : "eager_offset"),
     poolOffset: u64("pool_offset"),
     poolBytes: u64("pool_bytes"),
-    registeredBytes: u64("registered_bytes"),
+    registeredBytes: own
+      ? {
+          [methodOf(u32("region_method")) ?? "page-locked"]: u64("registered_bytes"),
+          [method]: u64("device_bytes"),
+        }
+      : { [method]: u64("registered_bytes") },
     region: view.getInt32(at.region, true),
     wakeFd: view.getInt32(at.wake_fd, true),
-    method: METHODS[u32("method") as keyof typeof METHODS] ?? "page-locked",
+    method,
     port: u32("port"),
     gidIndex: u32("gid_index"),
     windows: u32("windows") !== 0,

@@ -10,7 +10,7 @@ import type { CloseReport, Envelope, WireStats } from "../contract.ts";
 import { Caretaker } from "../native/caretaker.ts";
 import { NativeHub } from "../native/hub.ts";
 import { NativeInbox } from "../native/inbox.ts";
-import { NodeMemory, type RegionOnDevice } from "../native/memory.ts";
+import { NodeMemory, type ReceivedOnDevice, type RegionOnDevice } from "../native/memory.ts";
 import { SocketsWire, type Above, type Link } from "../sockets/index.ts";
 import type { VerbsEngine } from "./engine.ts";
 import type { VerbsOptions } from "./options.ts";
@@ -29,6 +29,8 @@ export interface VerbsParts {
   readonly kind: MemoryKind;
   /** Where a GPU knows the region: then the region is the kind's. */
   readonly device: RegionOnDevice | null;
+  /** The GPU's own memory that messages are received into, if they are; it ends with `kind`. */
+  readonly received?: ReceivedOnDevice | null;
   readonly debug: boolean;
 }
 
@@ -84,11 +86,12 @@ export class VerbsWire implements Above {
    * nothing stays open. Rejects with `ConfigError` or `AddressError`.
    */
   static async open(options: VerbsOptions, parts: VerbsParts): Promise<VerbsWire> {
-    const { engine, kind, device, debug } = parts;
+    const { engine, kind, device, received = null, debug } = parts;
     const events = new EventQueue(options.onEvent);
     const fault = (error: PoolError): void => events.emit({ type: "error", peer: null, error });
     const memory = new NodeMemory(engine, kind, device, {
       debug,
+      received,
       kindOwnsRegion: device !== null,
       onLeak: (leak) => fault(new PoolError(leakText(leak))),
       onFault: fault,
@@ -296,7 +299,7 @@ export class VerbsWire implements Above {
       waitingRecvs: inbox.waiting,
       connections: this.peers().length,
       handshakes: plain.handshakes + pairs.pending,
-      bytesCopied: plain.bytesCopied,
+      bytesCopied: plain.bytesCopied + this.memory.copiedBytes,
       drops: { ...plain.drops, ...node.drops },
       undelivered: hub.undelivered + plain.undelivered,
       rdma: node.rdma,

@@ -69,6 +69,9 @@ must ip link set lo up
 must ip link add va mtu "$MTU" address 02:00:00:00:00:0a type veth peer name vb mtu "$MTU" address 02:00:00:00:00:0b
 must ip address add 10.7.0.10/24 dev va
 must ip address add 10.7.0.11/24 dev vb
+# Both processors may send at a time. What comes in is taken by one, as else packets overtake each other, which on a link they do not: a
+# request that was sent again would come after the memory that it is about was withdrawn, and end the connection.
+for name in va vb; do echo 1 >/sys/class/net/$name/queues/rx-0/rps_cpus; done
 must ip link set va up
 must ip link set vb up
 must rdma link add rxe0 type rxe netdev va

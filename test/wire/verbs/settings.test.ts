@@ -16,6 +16,7 @@ describe("the environment", () => {
       receives: 64,
       trafficClass: 0,
       hostMemory: false,
+      method: "auto",
       regionBytes: 256 * MIB,
     });
   });
@@ -31,6 +32,7 @@ describe("the environment", () => {
     ["ZAP_GPUDIRECT_RECEIVES", "8"],
     ["ZAP_GPUDIRECT_TRAFFIC_CLASS", "256"],
     ["ZAP_GPUDIRECT_HOST_MEMORY", "maybe"],
+    ["ZAP_GPUDIRECT_METHOD", "managed"],
     ["ZAP_GPUDIRECT_REGION_BYTES", "1GiB"],
   ] as const) {
     test(`${name}=${value.slice(0, 12)} is an error that names it`, () => {
@@ -89,5 +91,37 @@ describe("the options", () => {
     expect(view.getBigUint64(at.host_address, true)).toBe(0x7000_0000_1000n);
     expect(view.getBigUint64(at.versions, true)).toBe(0x20001n);
     expect(() => packSettings(options, "/".repeat(256), null)).toThrow("too long");
+  });
+});
+
+describe("a GPU's own memory", () => {
+  const { at } = GPUDIRECT_SETTINGS;
+  const options = resolveVerbsOptions({}, gpudirectEnvironment({}));
+  const host = { address: 4096, bytes: 1 * MIB };
+  const pack = (own: Parameters<typeof packSettings>[3]): DataView =>
+    new DataView(packSettings(options, "/lib/x.so", host, own).buffer);
+
+  test("is told of with its method, and a descriptor for a dma-buf alone", () => {
+    const address = 0x7f00_1234_0000;
+    const byDmaBuf = pack({ address, bytes: 3 * MIB, method: "dma-buf", dmaBuf: 17 });
+    expect(byDmaBuf.getBigUint64(at.device_address, true)).toBe(BigInt(address));
+    expect(byDmaBuf.getBigUint64(at.device_bytes, true)).toBe(BigInt(3 * MIB));
+    expect(byDmaBuf.getInt32(at.dma_buf_fd, true)).toBe(17);
+    expect(byDmaBuf.getUint32(at.method, true)).toBe(1);
+    const byPeermem = pack({ address, bytes: 3 * MIB, method: "peermem", dmaBuf: -1 });
+    expect(byPeermem.getUint32(at.method, true)).toBe(2);
+    expect(byPeermem.getInt32(at.dma_buf_fd, true)).toBe(-1);
+  });
+
+  test("is not there where messages lie in the region", () => {
+    const without = pack(null);
+    expect(without.getBigUint64(at.device_address, true)).toBe(0n);
+    expect(without.getUint32(at.method, true)).toBe(0);
+    expect(without.getInt32(at.dma_buf_fd, true)).toBe(-1);
+  });
+
+  test("is chosen by the environment", () => {
+    for (const method of ["auto", "dma-buf", "peermem", "page-locked"] as const)
+      expect(gpudirectEnvironment({ ZAP_GPUDIRECT_METHOD: ` ${method.toUpperCase()}` }).method).toBe(method);
   });
 });

@@ -25,7 +25,7 @@ describe.skipIf(rdma.skip)(`two nodes in the guest${rdma.because}`, () => {
   const run = async (name: string, flags: readonly string[], windows: boolean): Promise<string> => {
     if (COMPILER === null) throw new Error("a C compiler is needed: apt-get install gcc libc6-dev");
     const program = await shop.link(name, SOURCES, flags);
-    const words = `${LIBRARY} $GUEST_DEVICE_0 $GUEST_DEVICE_1 $GUEST_GID_INDEX ${windows ? 0 : 2}`;
+    const words = `${LIBRARY} $GUEST_DEVICE_0 $GUEST_DEVICE_1 $GUEST_GID_INDEX ${windows ? 4 : 2}`;
     // What libibverbs and its providers keep until the process ends is no leak of ours.
     const script = `ASAN_OPTIONS=detect_leaks=0 ${name} ${words}`;
     const job = { name, programs: [program], script, timeoutMillis: 150_000, memoryMiB: 1_536 };

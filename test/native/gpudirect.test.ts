@@ -1,0 +1,103 @@
+/** The gpudirect shim on this host, against the libibverbs double: what runs on soft-RoCE in test/rdma, and every failure that a device can have. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { ADDRESS, COMPILER, finish, IN_CI, PLAIN, ROOT, sources, THREAD, Workshop } from "./toolchain.ts";
+
+const LINUX = process.platform === "linux";
+const missing = !LINUX ? "not Linux" : COMPILER === null ? "no C compiler here" : "";
+/** In CI everything must run. */
+const skip = missing !== "" && !(IN_CI && LINUX);
+
+const LIMIT = 300_000;
+const COMMON = ["arena", "fail", "handles", "library", "mapping", "rows", "service", "thread"];
+const SHIM = [
+  ...sources("shim/gpudirect").filter((path) => !path.endsWith("/elsewhere.c")),
+  ...COMMON.map((name) => join(ROOT, "shim/common", `${name}.c`)),
+];
+const DOUBLE = ["ibverbs", "double", "double_memory"].map((name) => join(ROOT, "test/doubles", `${name}.c`));
+const OLD = "-DIBVERBS_DOUBLE_OLD";
+
+const shop = new Workshop();
+afterAll(() => shop[Symbol.dispose]());
+
+interface Built {
+  readonly node: string;
+  readonly faults: string;
+  readonly rules: string;
+  readonly library: string;
+  readonly old: string;
+}
+
+async function build(kind: string, flags: readonly string[]): Promise<Built> {
+  const shim = await shop.objects(kind, SHIM, flags);
+  const program = (name: string, source: string) =>
+    // The double asks the program itself what lies behind a GPU's memory.
+    shop.link(`${kind}-${name}`, [join(ROOT, source), ...shim], [...flags, "-rdynamic"]);
+  return {
+    node: await program("node", "test/rdma/node.c"),
+    faults: await program("faults", "test/native/gpudirect_faults.c"),
+    rules: await program("rules", "test/native/gpudirect_rules.c"),
+    library: await shop.link(`${kind}-libibverbs.so.1`, DOUBLE, [...flags, "-shared"]),
+    old: await shop.link(`${kind}-libibverbs-old.so.1`, DOUBLE, [...flags, "-shared", OLD]),
+  };
+}
+
+async function passes(name: string, words: readonly string[], env: Record<string, string> = {}) {
+  const { code, output } = await finish(words, env);
+  expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining(`${name}: ok\n`) });
+}
+
+const KINDS = [
+  ["plain", PLAIN],
+  ["address", ADDRESS],
+  ["thread", THREAD],
+] as const;
+
+describe.skipIf(skip)(`the gpudirect shim over a double${skip ? ` (skipped: ${missing})` : ""}`, () => {
+  for (const [kind, flags] of KINDS) {
+    describe(kind === "plain" ? "as it is" : `under the ${kind} sanitizer`, () => {
+      const built = build(kind, flags);
+      built.catch(() => {});
+
+      test(
+        "the double keeps to the rules of queue pairs, memory and windows",
+        async () => {
+          const { rules, library } = await built;
+          await passes("rules", [rules, library]);
+        },
+        LIMIT,
+      );
+
+      test(
+        "two nodes exchange messages of all sizes, with memory windows and with registrations",
+        async () => {
+          const { node, library } = await built;
+          const run = (windows: boolean) =>
+            passes("node", [node, library, "double0", "double1", "-1", windows ? "0" : "2"]);
+          await Promise.all([run(true), run(false)]);
+        },
+        LIMIT,
+      );
+
+      test(
+        "of everything that fails the caller learns, once, and nothing of it stays",
+        async () => {
+          const { faults, library, old } = await built;
+          await passes("faults", [faults, library, old]);
+        },
+        LIMIT,
+      );
+
+      test(
+        "what a driver does not let go of stays, for whenever it comes back",
+        async () => {
+          const { faults, library, old } = await built;
+          // That is a leak, and meant to be one.
+          const env = { ASAN_OPTIONS: "detect_leaks=0" };
+          await passes("stuck", [faults, library, old, "stuck"], env);
+        },
+        LIMIT,
+      );
+    });
+  }
+});
