@@ -94,6 +94,12 @@ export interface RdmaStats {
   readonly failures: number;
   readonly retriesExceeded: number;
   readonly rnrExceeded: number;
+  /**
+   * What the port's driver has counted since the wire was opened, for all users of the port: requests that were sent again, and times that a far end
+   * had no receive posted. Null where the driver does not tell.
+   */
+  readonly retries: number | null;
+  readonly rnrEvents: number | null;
   readonly portEvents: number;
   /** Now: slabs that nobody has, and bytes of large messages that are held. */
   readonly buffersFree: number;

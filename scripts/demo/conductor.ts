@@ -7,8 +7,8 @@ import { judge } from "./verdict.ts";
 
 /** With time for the accounts and for the end of the processes, a minute in all. */
 const LIMIT_MILLIS = 60_000 - 2 * GRACE_MILLIS;
-/** When nothing has come anywhere for this long, nothing more will. */
-const STALL_MILLIS = 10_000;
+/** When nothing has come anywhere for this long, nothing more will: a slow machine may take half of it to open the transports. */
+const STALL_MILLIS = 20_000;
 const WATCH_MILLIS = 250;
 
 /** Runs the whole demo and resolves with its exit status. */

@@ -9,9 +9,11 @@ int32_t zap_gpudirect_error(char *text, uint32_t capacity) { return zap_failure_
 
 static int32_t none(void) { return zap_fail(ZAP_E_UNSUPPORTED, "RDMA verbs are there on Linux alone"); }
 
-int32_t zap_gpudirect_probe(const char *runtime, const char *device, zap_prerequisite *rows, uint32_t capacity) {
+int32_t zap_gpudirect_probe(const char *runtime, const char *device, uint32_t port, int32_t gid_index, zap_prerequisite *rows,
+                             uint32_t capacity) {
   if (runtime == NULL || device == NULL || rows == NULL || capacity == 0)
     return zap_fail(ZAP_E_INVALID, "a probe needs the path of libibverbs, a device or none, and room for its rows");
+  (void)port, (void)gid_index;
   struct zap_rows seen = {.count = 0};
   zap_row(&seen, "ibverbs", false, "Needs Linux.", "there are no RDMA verbs on this system");
   return (int32_t)zap_rows_copy(&seen, rows, capacity);

@@ -1,6 +1,7 @@
 /* The verbs, and what a host lacks for them. */
 #include "zap_gpudirect.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "registration.h"
 
 #define PROBED_BYTES 65536u
+/* Ports that are shown beside the one that is used. */
+#define OTHERS_MOST 6
 
 uint32_t zap_gpudirect_abi(void) { return ZAP_ABI_VERSION; }
 
@@ -48,7 +51,29 @@ static void try_memory(struct zap_rows *rows, const struct zap_verbs *verbs, con
   (void)verbs->dealloc_pd(pd);
 }
 
-static void look(struct zap_rows *rows, const char *runtime, const char *device) {
+static void show(struct zap_rows *rows, const struct zap_hca *hca) {
+  char gid[INET6_ADDRSTRLEN] = "";
+  (void)inet_ntop(AF_INET6, hca->gid.raw, gid, sizeof gid);
+  zap_row(rows, "HCA", true, NULL, "%s port %u, %s, %u bytes a packet, GID %d (%s), firmware %s", hca->name, (unsigned)hca->port,
+          hca->ethernet ? "RoCE" : "InfiniBand", 128u << (unsigned)hca->mtu, hca->gid.index, gid,
+          hca->firmware[0] == 0 ? "unknown" : hca->firmware);
+}
+
+/* All other ports, for whoever looks for another. */
+static void show_others(struct zap_rows *rows, const struct zap_verbs *verbs, const struct zap_hca *hca) {
+  struct zap_hca_row seen[OTHERS_MOST];
+  int32_t count = zap_hca_list(verbs, seen, OTHERS_MOST);
+  for (int32_t i = 0; i < count && i < (int32_t)OTHERS_MOST; i++) {
+    const struct zap_hca_row *row = &seen[i];
+    if (row->port == hca->port && strcmp(row->device, hca->name) == 0) continue;
+    if (row->fault[0] != 0) zap_row(rows, "other HCA", true, NULL, "%s cannot be used: %s", row->device, row->fault);
+    else
+      zap_row(rows, "other HCA", true, NULL, "%s port %u, %s, %s, %u GIDs", row->device, (unsigned)row->port, zap_hca_layer(row->link_layer),
+              verbs->port_state_str(row->state), (unsigned)row->gids);
+  }
+}
+
+static void look(struct zap_rows *rows, const char *runtime, const struct zap_hca_settings *wanted) {
   struct zap_verbs verbs;
   if (zap_verbs_load(runtime, &verbs) != ZAP_OK) {
     zap_row(rows, "ibverbs", false, "Install rdma-core and its providers.", "%s", zap_failure());
@@ -56,22 +81,24 @@ static void look(struct zap_rows *rows, const char *runtime, const char *device)
   }
   zap_row(rows, "ibverbs", true, NULL, "%s", runtime);
   struct zap_hca hca;
-  const struct zap_hca_settings wanted = {.device = device, .gid_index = -1};
-  if (zap_hca_open(&verbs, &wanted, &hca) != ZAP_OK) {
+  if (zap_hca_open(&verbs, wanted, &hca) != ZAP_OK) {
     zap_row(rows, "HCA", false, "See `ibv_devinfo -v`, and `rdma link` for the state of its ports.", "%s", zap_failure());
     return;
   }
-  zap_row(rows, "HCA", true, NULL, "%s port %u, %s, GID %d, firmware %s", hca.name, (unsigned)hca.port, hca.ethernet ? "RoCE" : "InfiniBand",
-          hca.gid.index, hca.firmware[0] == 0 ? "unknown" : hca.firmware);
+  show(rows, &hca);
   try_memory(rows, &verbs, &hca);
+  show_others(rows, &verbs, &hca);
   zap_hca_close(&hca);
 }
 
-int32_t zap_gpudirect_probe(const char *runtime, const char *device, zap_prerequisite *rows, uint32_t capacity) {
+int32_t zap_gpudirect_probe(const char *runtime, const char *device, uint32_t port, int32_t gid_index, zap_prerequisite *rows,
+                             uint32_t capacity) {
   if (runtime == NULL || device == NULL || rows == NULL || capacity == 0)
     return zap_fail(ZAP_E_INVALID, "a probe needs the path of libibverbs, a device or none, and room for its rows");
+  if (port > UINT8_MAX) return zap_fail(ZAP_E_INVALID, "there is no port %u", port);
+  const struct zap_hca_settings wanted = {.device = device, .port = (uint8_t)port, .gid_index = gid_index};
   struct zap_rows seen = {.count = 0};
-  look(&seen, runtime, device);
+  look(&seen, runtime, &wanted);
   return (int32_t)zap_rows_copy(&seen, rows, capacity);
 }
 

@@ -185,9 +185,10 @@ ZAP_EXPORT int32_t zap_gpudirect_error(char *text, uint32_t capacity);
 
 /*
  * Looks at the host: opens libibverbs at the absolute path `runtime`, each device, allocates a protection domain and registers a small
- * region, and closes all again. `device` as in the settings. Fills at most `capacity` rows and returns their number.
+ * region, and closes all again. `device`, `port` and `gid_index` as in the settings. Fills at most `capacity` rows and returns their number.
  */
-ZAP_EXPORT int32_t zap_gpudirect_probe(const char *runtime, const char *device, zap_prerequisite *rows, uint32_t capacity);
+ZAP_EXPORT int32_t zap_gpudirect_probe(const char *runtime, const char *device, uint32_t port, int32_t gid_index, zap_prerequisite *rows,
+                                        uint32_t capacity);
 
 /*
  * Opens that device, registers `bytes` of memory at `address` by that method (enum zap_gpudirect_method; DMA_BUF: `dma_buf_fd` is one of

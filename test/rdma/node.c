@@ -116,8 +116,8 @@ static void refusals(const char *runtime, const char *device) {
   CHECK_EQUAL(zap_gpudirect_open(&settings), ZAP_E_INVALID);
   CHECK_EQUAL(zap_gpudirect_open(NULL), ZAP_E_INVALID);
   zap_prerequisite rows[8];
-  CHECK_EQUAL(zap_gpudirect_probe(runtime, "", rows, 8), 3);
-  for (int i = 0; i < 3; i++) CHECK_EQUAL(rows[i].met, 1);
+  CHECK_EQUAL(zap_gpudirect_probe(runtime, "", 0, -1, rows, 8), 4);
+  for (int i = 0; i < 4; i++) CHECK_EQUAL(rows[i].met, 1);
   CHECK_EQUAL(zap_gpudirect_live(), 0);
 }
 

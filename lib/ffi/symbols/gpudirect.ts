@@ -4,7 +4,7 @@ import type { Structure, Verbs } from "./table.ts";
 export const GPUDIRECT_VERBS = {
   abi: { args: [], returns: "u32" },
   error: { args: ["ptr", "u32"], returns: "i32" },
-  probe: { args: ["ptr", "ptr", "ptr", "u32"], returns: "i32" },
+  probe: { args: ["ptr", "ptr", "u32", "i32", "ptr", "u32"], returns: "i32" },
   probe_memory: { args: ["ptr", "ptr", "u32", "u64", "u64", "i32"], returns: "i32" },
 
   open: { args: ["ptr"], returns: "i32" },

@@ -90,7 +90,8 @@ async function ask(
   const libibverbs = hosts.library(host, LIBIBVERBS);
   if (shim === null || libibverbs === null) return { library, asked: [], card: null };
   const memory = probeMemory();
-  const status = shim.call.probe(cText(libibverbs), cText(environment.device), memory, PROBE_ROWS);
+  const { device, port, gidIndex } = environment;
+  const status = shim.call.probe(cText(libibverbs), cText(device), port, gidIndex, memory, PROBE_ROWS);
   const asked = readPrerequisites(memory, shim.check(status, "probing"));
   const opens = asked.some((each) => each.name === "HCA" && each.met);
   return { library, asked, card: opens ? { shim, libibverbs, environment } : null };

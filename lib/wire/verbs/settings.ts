@@ -20,6 +20,8 @@ export interface GpudirectEnvironment {
   readonly eagerBytes: number;
   readonly receives: number;
   readonly trafficClass: number;
+  /** What is not acknowledged is sent again after this, milliseconds. */
+  readonly timeoutMillis: number;
   /** RDMA into page-locked memory without any GPU is wanted. */
   readonly hostMemory: boolean;
   /** `ZAP_GPUDIRECT_METHOD`: the one way to register memory of a GPU that is tried; `auto` for all, best first. */
@@ -37,6 +39,11 @@ export function gpudirectEnvironment(env: Env = process.env): GpudirectEnvironme
     eagerBytes: readEagerBytes(env),
     receives: readDecimal(env, "ZAP_GPUDIRECT_RECEIVES", { byDefault: 64, least: 16, most: 1024 }),
     trafficClass: readDecimal(env, "ZAP_GPUDIRECT_TRAFFIC_CLASS", { byDefault: 0, least: 0, most: 255 }),
+    timeoutMillis: readDecimal(env, "ZAP_GPUDIRECT_TIMEOUT_MILLIS", {
+      byDefault: 250,
+      least: 1,
+      most: 60_000,
+    }),
     hostMemory: readFlag(env, "ZAP_GPUDIRECT_HOST_MEMORY"),
     method: readMethod(env),
     regionBytes: readDecimal(env, "ZAP_GPUDIRECT_REGION_BYTES", {

@@ -2,6 +2,7 @@
 import { GPUDIRECT_STATS } from "../../ffi/index.ts";
 import type { RdmaStats } from "../contract.ts";
 import type { VerbsEngine } from "./engine.ts";
+import { PortCounters } from "./port-counters.ts";
 
 export interface NodeStats {
   readonly messagesIn: number;
@@ -18,11 +19,13 @@ export class StatsReader {
   private readonly message: readonly string[];
   private readonly memory = new Uint8Array(GPUDIRECT_STATS.bytes);
   private readonly view = new DataView(this.memory.buffer);
+  private readonly port: PortCounters;
   private last: NodeStats | null = null;
 
   constructor(engine: VerbsEngine) {
     this.engine = engine;
     this.message = engine.names("message");
+    this.port = new PortCounters(engine.info.device, engine.info.port);
   }
 
   /** With `open` false what was last read: the node is gone. */
@@ -70,6 +73,8 @@ export class StatsReader {
       failures: this.u64("failures"),
       retriesExceeded: this.u64("retries_exceeded"),
       rnrExceeded: this.u64("rnr_exceeded"),
+      retries: this.port.read("retries"),
+      rnrEvents: this.port.read("rnrEvents"),
       portEvents: this.u64("port_events"),
       buffersFree: this.view.getUint32(at.free_slabs, true),
       heldBytes: this.u64("held_bytes"),

@@ -56,6 +56,7 @@ export function packSettings(
   view.setInt32(at.gid_index, set.gidIndex, true);
   u32("flags", set.spin ? GPUDIRECT_FLAGS.spin : 0);
   u32("traffic_class", set.trafficClass);
+  u32("timeout_ms", set.timeoutMillis);
   u64("host_address", host?.address ?? 0);
   u64("host_bytes", host?.bytes ?? 0);
   u32("eager_bytes", set.eagerBytes);
