@@ -168,12 +168,13 @@ else {
     "  bun           the transport, awaiting send and recv; bun-poll asks its ring in a loop that yields;",
   );
   console.log("                bun-plain sends bytes that do not lie in a buffer of the transport's");
-  console.log("\nThere and back; a ratio below 1 is faster\n");
-  console.log(tableOf(rows, "roundtrip"));
-  console.log("\nThere and back, large; both directions counted; a ratio above 1 is faster\n");
-  console.log(tableOf(rows, "thereAndBack"));
-  console.log("\nOne way; a ratio above 1 is faster\n");
-  console.log(tableOf(rows, "oneway"));
+  const titles = {
+    roundtrip: "There and back; a ratio below 1 is faster",
+    thereAndBack: "There and back, large; both directions counted; a ratio above 1 is faster",
+    oneway: "One way; a ratio above 1 is faster",
+  } as const;
+  for (const mode of ["roundtrip", "thereAndBack", "oneway"] as const)
+    if (rows.some((row) => row.mode === mode)) console.log(`\n${titles[mode]}\n\n${tableOf(rows, mode)}`);
   console.log(`\n${goalsTable(goalsOf(rows))}`);
 }
 for (const { contender, reason } of failed) console.error(`\nfailed: ${contender}: ${reason}`);

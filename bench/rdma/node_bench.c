@@ -91,6 +91,9 @@ static void open_end(struct end *end, const zap_gpudirect_settings *settings) {
   say(&ours, sizeof ours);
   hear(&theirs, sizeof theirs);
   MUST(zap_gpudirect_flow_accept(end->handle, end->flow, &theirs));
+  while (zap_ring_ready(&end->events) == 0) (void)usleep(1000);
+  end->events.mine++; /* it is up, or the first thing that is done will tell */
+  zap_ring_consumed(&end->events);
   /* Nothing is sent before both are there. */
   char ready = 1;
   say(&ready, 1);
@@ -138,7 +141,8 @@ static void pause_for(struct end *end, struct zap_ring_end *ring) {
     zap_gpudirect_stats s = {0};
     (void)zap_gpudirect_stats_read(end->handle, &s);
     die("nothing comes any more: %llu out, %llu in, %llu sends, %llu reads, %llu failures, %u flows", (unsigned long long)s.messages_out,
-        (unsigned long long)s.messages_in, (unsigned long long)s.sends, (unsigned long long)s.reads, (unsigned long long)s.failures, s.flows);
+        (unsigned long long)s.messages_in, (unsigned long long)s.sends, (unsigned long long)s.reads, (unsigned long long)s.failures,
+        s.flows);
   }
   if (zap_ring_ready(&end->events) > 0) {
     zap_gpudirect_event event;
@@ -274,8 +278,12 @@ int main(int words, char **word) {
   (void)close(sockets[client ? 1 : 0]);
   (void)alarm(120);
   pin(one ? 0 : two ? (client ? 0 : 1) : -1);
-  zap_gpudirect_settings settings = {
-      .gid_index = atoi(word[4]), .flags = spin ? ZAP_GPUDIRECT_SPIN : 0, .flows = 8, .eager_bytes = (uint32_t)atoi(word[12]), .message_area = 64 * MIB, .pool_area = POOL};
+  zap_gpudirect_settings settings = {.gid_index = atoi(word[4]),
+                                     .flags = spin ? ZAP_GPUDIRECT_SPIN : 0,
+                                     .flows = 8,
+                                     .eager_bytes = (uint32_t)atoi(word[12]),
+                                     .message_area = 64 * MIB,
+                                     .pool_area = POOL};
   /* As many slabs as two peers need, as the library has at least. */
   settings.eager_area = 128u * (settings.eager_bytes == 0 ? 8192u : settings.eager_bytes);
   (void)snprintf(settings.runtime, sizeof settings.runtime, "%s", word[1]);
@@ -292,9 +300,10 @@ int main(int words, char **word) {
   if (client) {
     double theirs;
     hear(&theirs, sizeof theirs);
-    printf(",\"cpuMicros\":%.2f,\"theirCpuMicros\":%.2f,\"sends\":%llu,\"inline\":%llu,\"reads\":%llu,\"completions\":%llu,\"polls\":%llu,\"sleeps\":%llu,\"stalls\":%llu}\n",
-           busy, theirs, (unsigned long long)s.sends, (unsigned long long)s.inline_sends, (unsigned long long)s.reads,
-           (unsigned long long)s.completions, (unsigned long long)s.polls, (unsigned long long)s.sleeps, (unsigned long long)s.stalls);
+    printf(",\"cpuMicros\":%.2f,\"theirCpuMicros\":%.2f,\"sends\":%llu,\"inline\":%llu,\"reads\":%llu,", busy, theirs,
+           (unsigned long long)s.sends, (unsigned long long)s.inline_sends, (unsigned long long)s.reads);
+    printf("\"completions\":%llu,\"polls\":%llu,\"sleeps\":%llu,\"stalls\":%llu}\n", (unsigned long long)s.completions,
+           (unsigned long long)s.polls, (unsigned long long)s.sleeps, (unsigned long long)s.stalls);
     (void)fflush(stdout);
   } else {
     say(&busy, sizeof busy);

@@ -128,7 +128,7 @@ function readBun(
     failed.push({
       ...{
         contender: "bun",
-        reason: `${lines.length} of ${wanted} figures, ${cores}: ${text.trim().slice(-300)}`,
+        reason: `${lines.length} of ${wanted} figures, ${cores}: ${text.trim().slice(0, 1_000)}`,
       },
     });
   // The first is there to warm up.
@@ -149,7 +149,7 @@ function readBun(
 /** What polls is compared with what polls, what sleeps with what sleeps. */
 function baseOf({ mode, cores, entrant }: Group): string {
   const polls = ["c-poll", "c-spin", "bun-poll", PINGPONG, "ib_send_lat"].includes(entrant);
-  if (mode === "oneway") return cores === "one" ? "ib_send_bw -e" : SEND_BW;
+  if (mode === "oneway") return cores === "two" ? SEND_BW : "";
   if (mode === "thereAndBack") return cores === "one" ? PINGPONG_EVENTS : PINGPONG;
   return polls && cores === "two" ? PINGPONG : PINGPONG_EVENTS;
 }

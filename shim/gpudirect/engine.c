@@ -35,9 +35,10 @@ zap_gpudirect_event *zap_engine_event(struct zap_engine *engine, uint32_t kind) 
 
 static void publish(struct zap_engine *engine) {
   bool wake = false;
-  if (engine->told && zap_ring_publish(&engine->events)) wake = true;
+  /* The events last: all that came before them is there. */
   if (engine->handed && zap_ring_publish(&engine->handoff)) wake = true;
   if (engine->finished && zap_ring_publish(&engine->dones)) wake = true;
+  if (engine->told && zap_ring_publish(&engine->events)) wake = true;
   engine->told = engine->handed = engine->finished = false;
   if (wake) (void)send(engine->settings.wake_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -140,7 +141,9 @@ static void sleep_until_something(struct zap_engine *engine) {
   /* What came before that makes no event: the next turn finds it. */
   uint64_t asked_async = UINT64_MAX;
   if (!asked || has_work(engine) || turn(engine, &asked_async)) return;
+  pthread_mutex_lock(&engine->lock);
   engine->counts.sleeps++;
+  pthread_mutex_unlock(&engine->lock);
   struct pollfd waiting[3] = {
       {.fd = engine->channel->fd, .events = POLLIN},
       {.fd = engine->kick_fd, .events = POLLIN},
@@ -172,7 +175,7 @@ static void end_flows(struct zap_engine *engine) {
   }
   pthread_mutex_lock(&engine->lock);
   for (uint32_t i = 0; i < engine->settings.flows; i++)
-    if (engine->flows[i].qp != NULL) zap_flow_drop(engine, &engine->flows[i]);
+    if (engine->flows[i].qp != NULL && engine->flows[i].state != ZAP_FLOW_RISING) zap_flow_drop(engine, &engine->flows[i]);
   atomic_store(&engine->ended, true);
   publish(engine);
   pthread_mutex_unlock(&engine->lock);
@@ -185,7 +188,7 @@ void zap_engine_run(struct zap_engine *engine) {
     /* Whoever wants in for once must not wait until this thread has nothing to do. */
     for (int i = 0; i < 100 && atomic_load_explicit(&engine->visitors, memory_order_relaxed) > 0; i++) (void)sched_yield();
     if (turn(engine, &asked)) {
-      busy_at = engine->now;
+      busy_at = zap_now();
     } else if (!spin) {
       if (zap_now() - busy_at < QUIET_NS) (void)sched_yield();
       else sleep_until_something(engine);

@@ -70,12 +70,12 @@ struct zap_incoming {
   uint8_t verdict; /* of its header */
 };
 
-enum zap_posted_what { ZAP_POSTED_CONTROL, ZAP_POSTED_MESSAGE, ZAP_POSTED_READ, ZAP_POSTED_WINDOW };
+enum zap_posted_what { ZAP_POSTED_CONTROL, ZAP_POSTED_MESSAGE, ZAP_POSTED_READ, ZAP_POSTED_WINDOW, ZAP_POSTED_HIDE };
 
 /* What a posted send is about. */
 struct zap_posted {
   enum zap_posted_what what;
-  uint32_t token; /* of a message; of a read, its place in `incoming` */
+  uint32_t token; /* of a message; of a read, its place in `incoming`; of an end of showing, its place in `shown` */
 };
 
 /* A large message that the peer may read. */
@@ -84,11 +84,13 @@ struct zap_shown {
   struct ibv_mr *region; /* in place of a window */
   uint32_t rkey, token;
   bool used, taken;
+  bool hiding; /* its window ends when what was posted before has been sent: not before is it the caller's */
 };
 
 enum zap_flow_state {
   ZAP_FLOW_FREE,
   ZAP_FLOW_BEGUN,
+  ZAP_FLOW_RISING, /* a thread of its own brings it up, and has the queue pair to itself: that may take the kernel seconds */
   ZAP_FLOW_OPEN,
   ZAP_FLOW_FLUSHING, /* in error: what was posted comes back */
   ZAP_FLOW_BURIED    /* not all came back: its memory is nobody's before the queue pair is gone */
@@ -109,7 +111,9 @@ enum zap_down_reason {
   ZAP_DOWN_DEAD = 64,   /* the far end does not answer */
   ZAP_DOWN_REFUSED = 65, /* it refuses what it was sent: it is gone and its place taken, or it found a fault */
   ZAP_DOWN_BROKEN = 66,  /* the queue pair is in error */
-  ZAP_DOWN_CLOSED = 67   /* we closed it, and it did not finish in time */
+  ZAP_DOWN_CLOSED = 67,  /* we closed it, and it did not finish in time */
+  ZAP_DOWN_UNREACHABLE = 68, /* it could not be brought up */
+  ZAP_DOWN_UNREGISTERED = 69 /* a message could not be registered */
 };
 
 struct zap_flow {
@@ -119,7 +123,8 @@ struct zap_flow {
   bool told_of; /* the caller waits for its end */
   bool draining, closing, finish_sent, finish_heard, active;
   uint64_t close_at;
-  uint32_t reason, status, failed; /* why it ends */
+  bool doomed;                             /* it ends as soon as it is up */
+  uint32_t reason, status, error, failed; /* why it ends */
   uint64_t charged;
 
   /* receives */
@@ -227,8 +232,9 @@ zap_gpudirect_event *zap_engine_event(struct zap_engine *engine, uint32_t kind);
 static inline uint32_t zap_flow_number(const struct zap_flow *flow) { return flow->generation << 16 | flow->index; }
 struct zap_flow *zap_flow_find(struct zap_engine *engine, uint32_t number);
 int32_t zap_flow_begin(struct zap_engine *engine, zap_gpudirect_offer *offer);
-int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gpudirect_offer *offer);
 void zap_flow_close(struct zap_engine *engine, struct zap_flow *flow);
+/* Begins to bring it up: an event tells what comes of it. */
+int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gpudirect_offer *offer);
 /* Brings it down: nothing more is sent, its queue pair is put into error, and it ends when all that was posted has come back. */
 void zap_flow_fail(struct zap_engine *engine, struct zap_flow *flow, uint32_t reason, uint32_t status);
 /* Everything that is due for it. True where that was anything. */
@@ -266,5 +272,7 @@ bool zap_outgoing_idle(const struct zap_flow *flow);
 /* A read of the peer's memory; false where it cannot be posted now. */
 bool zap_outgoing_read(struct zap_engine *engine, struct zap_flow *flow, uint32_t place, uint64_t to, uint64_t from, uint32_t rkey, uint32_t length);
 bool zap_outgoing_has_slots(const struct zap_flow *flow, uint32_t wanted);
+/* In error: posts what comes back behind all that was posted, as what had been sent without a signal says nothing by itself. */
+void zap_outgoing_mark(struct zap_engine *engine, struct zap_flow *flow);
 
 #endif

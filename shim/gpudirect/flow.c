@@ -128,7 +128,7 @@ static int32_t check(const struct zap_engine *engine, const zap_gpudirect_offer 
   return ZAP_OK;
 }
 
-static int32_t to_rtr(struct zap_engine *engine, struct zap_flow *flow, const zap_gpudirect_offer *offer) {
+static int32_t to_rtr(struct zap_engine *engine, const struct zap_flow *flow, const zap_gpudirect_offer *offer) {
   const struct zap_hca *hca = engine->settings.hca;
   uint32_t mtu = (uint32_t)mtu_bytes(hca->mtu);
   struct ibv_qp_attr attributes = {
@@ -148,10 +148,9 @@ static int32_t to_rtr(struct zap_engine *engine, struct zap_flow *flow, const za
     attributes.ah_attr.grh.hop_limit = 64;
     attributes.ah_attr.grh.traffic_class = (uint8_t)engine->settings.traffic_class;
   }
-  int failed = engine->verbs->modify_qp(flow->qp, &attributes,
-                                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  return failed == 0 ? ZAP_OK : zap_verbs_fail("ibv_modify_qp to RTR", hca->name, zap_verbs_errno(failed));
+  return engine->verbs->modify_qp(flow->qp, &attributes,
+                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                      IBV_QP_MIN_RNR_TIMER);
 }
 
 /* The device counts in 4.096 us * 2^n (InfiniBand Architecture Specification, volume 1, 9.7.6.1.3). */
@@ -161,11 +160,7 @@ static uint8_t timeout_of(uint32_t milliseconds) {
   return exponent;
 }
 
-static int32_t to_rts(struct zap_engine *engine, struct zap_flow *flow, const zap_gpudirect_offer *offer) {
-  const struct zap_hca *hca = engine->settings.hca;
-  uint32_t ours = (uint32_t)hca->max_reads_out;
-  if (ours > READS_MOST) ours = READS_MOST;
-  flow->reads_most = offer->reads < ours ? offer->reads : ours;
+static int32_t to_rts(struct zap_engine *engine, const struct zap_flow *flow) {
   struct ibv_qp_attr attributes = {
       .qp_state = IBV_QPS_RTS,
       .timeout = timeout_of(engine->settings.timeout_ms),
@@ -174,18 +169,57 @@ static int32_t to_rts(struct zap_engine *engine, struct zap_flow *flow, const za
       .sq_psn = flow->sequence,
       .max_rd_atomic = (uint8_t)flow->reads_most,
   };
-  int failed = engine->verbs->modify_qp(
+  return engine->verbs->modify_qp(
       flow->qp, &attributes,
       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  return failed == 0 ? ZAP_OK : zap_verbs_fail("ibv_modify_qp to RTS", hca->name, zap_verbs_errno(failed));
+}
+
+struct rise {
+  struct zap_engine *engine;
+  struct zap_flow *flow;
+  zap_gpudirect_offer offer;
+};
+
+/* Without the lock: the kernel looks for the far end's address. */
+static int raise(const struct rise *rise) {
+  int failed = to_rtr(rise->engine, rise->flow, &rise->offer);
+  if (failed == 0) failed = to_rts(rise->engine, rise->flow);
+  return failed == 0 ? 0 : zap_verbs_errno(failed);
+}
+
+static void risen(struct zap_engine *engine, struct zap_flow *flow, int error) {
+  if (error == 0 && !flow->doomed) {
+    flow->state = ZAP_FLOW_OPEN;
+    zap_engine_event(engine, ZAP_GPUDIRECT_UP)->flow = zap_flow_number(flow);
+    return;
+  }
+  if (!flow->doomed) {
+    flow->reason = ZAP_DOWN_UNREACHABLE;
+    flow->error = (uint32_t)error;
+  }
+  zap_flow_drop(engine, flow);
+}
+
+static void *rise_alone(void *context) {
+  struct rise *rise = context;
+  struct zap_engine *engine = rise->engine;
+  zap_thread_name("zap-rdma-up");
+  int error = raise(rise);
+  zap_engine_lock(engine);
+  risen(engine, rise->flow, error);
+  zap_engine_unlock(engine);
+  zap_engine_kick(engine);
+  free(rise);
+  atomic_fetch_sub(&engine->holders, 1);
+  return NULL;
 }
 
 int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gpudirect_offer *offer) {
   struct zap_flow *flow = zap_flow_find(engine, number);
   if (flow == NULL || flow->state != ZAP_FLOW_BEGUN) return zap_fail(ZAP_E_HANDLE, "%u is no queue pair that waits for its peer", number);
   int32_t status = check(engine, offer);
-  if (status == ZAP_OK) status = to_rtr(engine, flow, offer);
-  if (status == ZAP_OK) status = to_rts(engine, flow, offer);
+  struct rise *rise = status == ZAP_OK ? malloc(sizeof *rise) : NULL;
+  if (status == ZAP_OK && rise == NULL) status = zap_fail(ZAP_E_MEMORY, "out of memory for a queue pair");
   if (status != ZAP_OK) {
     zap_flow_drop(engine, flow);
     return status;
@@ -193,15 +227,25 @@ int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gp
   flow->granted = offer->receives;
   flow->their_eager = offer->eager_bytes;
   flow->their_most = offer->message_bytes < engine->settings.message_bytes ? offer->message_bytes : engine->settings.message_bytes;
-  flow->state = ZAP_FLOW_OPEN;
+  uint32_t ours = (uint32_t)engine->settings.hca->max_reads_out;
+  if (ours > READS_MOST) ours = READS_MOST;
+  flow->reads_most = offer->reads < ours ? offer->reads : ours;
+  flow->state = ZAP_FLOW_RISING;
   flow->told_of = true;
+  *rise = (struct rise){.engine = engine, .flow = flow, .offer = *offer};
+  atomic_fetch_add(&engine->holders, 1);
+  if (zap_thread_start(rise_alone, rise) == ZAP_OK) return ZAP_OK;
+  /* Here, then, however long it takes. */
+  atomic_fetch_sub(&engine->holders, 1);
+  risen(engine, flow, raise(rise));
+  free(rise);
   return ZAP_OK;
 }
 
 /* ---- the end ---- */
 
 void zap_flow_close(struct zap_engine *engine, struct zap_flow *flow) {
-  if (flow->state != ZAP_FLOW_OPEN) {
+  if (flow->state != ZAP_FLOW_OPEN && flow->state != ZAP_FLOW_RISING) {
     zap_flow_fail(engine, flow, ZAP_DOWN_ABORTED, 0);
     return;
   }
@@ -213,9 +257,16 @@ void zap_flow_close(struct zap_engine *engine, struct zap_flow *flow) {
 static void stop(struct zap_engine *engine, struct zap_flow *flow) {
   struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
   (void)engine->verbs->modify_qp(flow->qp, &attributes, IBV_QP_STATE);
+  zap_outgoing_mark(engine, flow);
 }
 
 void zap_flow_fail(struct zap_engine *engine, struct zap_flow *flow, uint32_t reason, uint32_t status) {
+  if (flow->state == ZAP_FLOW_RISING && !flow->doomed) {
+    flow->doomed = true;
+    flow->reason = reason;
+    flow->status = status;
+    return;
+  }
   if (flow->state != ZAP_FLOW_OPEN && flow->state != ZAP_FLOW_BEGUN) return;
   flow->told_of = true;
   bool finished = flow->finish_sent && flow->finish_heard;
@@ -237,6 +288,7 @@ static void conclude(struct zap_engine *engine, struct zap_flow *flow) {
     event->flow = zap_flow_number(flow);
     event->reason = flow->reason;
     event->status = flow->status;
+    event->error = flow->error;
     event->undelivered = flow->failed;
     engine->counts.undelivered += flow->failed;
   }
@@ -302,7 +354,7 @@ void zap_flow_drop(struct zap_engine *engine, struct zap_flow *flow) {
 }
 
 bool zap_flow_turn(struct zap_engine *engine, struct zap_flow *flow) {
-  if (flow->state == ZAP_FLOW_BEGUN || flow->state == ZAP_FLOW_BURIED) return false;
+  if (flow->state == ZAP_FLOW_BEGUN || flow->state == ZAP_FLOW_RISING || flow->state == ZAP_FLOW_BURIED) return false;
   if (flow->state == ZAP_FLOW_FLUSHING) {
     if (flow->draining && (flow->reading == 0 || engine->now + FLUSH_NS / 2 > flow->close_at)) {
       flow->draining = false;
@@ -368,6 +420,8 @@ const char *zap_down_reason_name(uint32_t reason) {
     case ZAP_DOWN_REFUSED: return "refused";
     case ZAP_DOWN_BROKEN: return "broken";
     case ZAP_DOWN_CLOSED: return "closed";
+    case ZAP_DOWN_UNREACHABLE: return "unreachable";
+    case ZAP_DOWN_UNREGISTERED: return "unregistered";
     default: return NULL;
   }
 }

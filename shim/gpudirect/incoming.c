@@ -192,6 +192,10 @@ static bool understand(struct zap_engine *engine, struct zap_flow *flow, uint32_
   uint32_t more = head->credits - flow->granted;
   if (more > 65536) return false;
   flow->granted = head->credits;
+  /* It may know of no more receives than we have told it, and leaves the last few to what is no message. */
+  uint32_t had = flow->told - (flow->posted - flow->posted_now - 1);
+  bool message = head->kind == ZAP_HEAD_EAGER || head->kind == ZAP_HEAD_OFFER;
+  if (had == 0 || had > 65536 || (message && had <= ZAP_CONTROL_CREDITS)) return false;
   uint32_t behind = bytes - ZAP_HEAD_BYTES;
   bool taken = false;
   switch (head->kind) {

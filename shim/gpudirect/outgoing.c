@@ -36,7 +36,7 @@ static bool post(struct zap_engine *engine, struct zap_flow *flow, struct ibv_se
   uint32_t number = flow->post_tail;
   flow->posts[number % ZAP_SEND_SLOTS] = (struct zap_posted){.what = what, .token = token};
   request->wr_id = work_id(flow, number);
-  bool signal = ++flow->unsignalled >= SIGNAL_EVERY || what == ZAP_POSTED_READ;
+  bool signal = ++flow->unsignalled >= SIGNAL_EVERY || what == ZAP_POSTED_READ || what == ZAP_POSTED_HIDE;
   if (signal) request->send_flags |= IBV_SEND_SIGNALED;
   struct ibv_send_wr *bad;
   int failed = ibv_post_send(flow->qp, request, &bad);
@@ -108,7 +108,8 @@ static bool queue(struct zap_engine *engine, const zap_ring_entry *entry) {
   struct zap_flow *flow = zap_flow_find(engine, entry->peer);
   uint64_t at = entry->address - (uintptr_t)s->base;
   bool lies = at >= s->memory_offset && at < s->bytes && entry->length >= 16 && entry->length <= s->bytes - at;
-  if (!lies || flow == NULL || flow->state != ZAP_FLOW_OPEN || flow->closing || flow->finish_heard || entry->length > flow->their_most) {
+  bool goes = flow != NULL && (flow->state == ZAP_FLOW_OPEN || flow->state == ZAP_FLOW_RISING);
+  if (!lies || !goes || flow->closing || flow->finish_heard || entry->length > flow->their_most) {
     finish(engine, token, entry->peer, false);
     return lies;
   }
@@ -168,17 +169,28 @@ static bool show(struct zap_engine *engine, struct zap_flow *flow, struct zap_sh
   return shown->region != NULL;
 }
 
-/* The peer must not read there any more. */
-static void hide(struct zap_engine *engine, struct zap_flow *flow, struct zap_shown *shown) {
+static void cover(struct zap_engine *engine, struct zap_flow *flow, struct zap_shown *shown) {
   if (shown->region != NULL) (void)engine->verbs->dereg_mr(shown->region);
-  else if (shown->window != NULL && flow->state == ZAP_FLOW_OPEN) {
-    struct ibv_send_wr request = {.opcode = IBV_WR_LOCAL_INV};
-    request.invalidate_rkey = shown->rkey;
-    (void)post(engine, flow, &request, ZAP_POSTED_WINDOW, ZAP_NONE);
-  }
   shown->region = NULL;
-  shown->used = shown->taken = false;
+  shown->used = shown->taken = shown->hiding = false;
   flow->shown_count--;
+}
+
+/* The peer cannot read there any more: the message is its sender's again. */
+static void hidden(struct zap_engine *engine, struct zap_flow *flow, struct zap_shown *shown, bool delivered) {
+  cover(engine, flow, shown);
+  finish(engine, shown->token, zap_flow_number(flow), delivered);
+}
+
+/* A window ends in the order of what is posted, so behind sends that may wait for a peer that takes none. */
+static void hide(struct zap_engine *engine, struct zap_flow *flow, struct zap_shown *shown) {
+  if (shown->region != NULL) {
+    hidden(engine, flow, shown, true);
+    return;
+  }
+  struct ibv_send_wr request = {.opcode = IBV_WR_LOCAL_INV};
+  request.invalidate_rkey = shown->rkey;
+  shown->hiding = post(engine, flow, &request, ZAP_POSTED_HIDE, (uint32_t)(shown - flow->shown));
 }
 
 bool zap_outgoing_taken(struct zap_flow *flow, uint32_t id) {
@@ -192,11 +204,11 @@ static bool hide_taken(struct zap_engine *engine, struct zap_flow *flow) {
   bool any = false;
   for (uint32_t id = 0; id < ZAP_OFFERS && flow->taken_count > 0; id++) {
     struct zap_shown *shown = &flow->shown[id];
-    if (!shown->taken || !zap_outgoing_has_slots(flow, 2)) continue;
+    if (!shown->taken || shown->hiding || !zap_outgoing_has_slots(flow, 2)) continue;
     flow->taken_count--;
     hide(engine, flow, shown);
-    finish(engine, shown->token, zap_flow_number(flow), true);
     any = true;
+    if (flow->state != ZAP_FLOW_OPEN) break;
   }
   return any;
 }
@@ -209,7 +221,14 @@ static bool send_large(struct zap_engine *engine, struct zap_flow *flow, uint32_
   if (id == ZAP_OFFERS) return false;
   struct zap_shown *shown = &flow->shown[id];
   const struct zap_parcel *parcel = &engine->parcels[token];
-  if (!show(engine, flow, shown, parcel)) return false;
+  if (!show(engine, flow, shown, parcel)) {
+    int error = errno;
+    /* Where others are shown, there will be room again. */
+    if (flow->state != ZAP_FLOW_OPEN || flow->shown_count > 0) return false;
+    flow->error = (uint32_t)error;
+    zap_flow_fail(engine, flow, ZAP_DOWN_UNREGISTERED, 0);
+    return false;
+  }
   shown->used = true;
   shown->token = token;
   flow->shown_count++;
@@ -217,7 +236,10 @@ static bool send_large(struct zap_engine *engine, struct zap_flow *flow, uint32_
   head->id = id;
   head->address = parcel->address;
   head->rkey = shown->rkey;
-  return send_head(engine, flow, head, 0, 0, ZAP_POSTED_CONTROL, ZAP_NONE, true);
+  if (send_head(engine, flow, head, 0, 0, ZAP_POSTED_CONTROL, ZAP_NONE, true)) return true;
+  /* It is still among those that wait, and comes back from there. */
+  cover(engine, flow, shown);
+  return false;
 }
 
 static bool send_next(struct zap_engine *engine, struct zap_flow *flow) {
@@ -226,7 +248,9 @@ static bool send_next(struct zap_engine *engine, struct zap_flow *flow) {
   struct zap_head head = {.kind = ZAP_HEAD_EAGER};
   head_for(engine, parcel, &head);
   uint32_t next = parcel->next;
-  bool last = flow->waiting == 1 || credits_of(flow) == ZAP_CONTROL_CREDITS + 1;
+  /* What is large may have to wait, and those before it must not wait with it. */
+  bool before_large = flow->waiting > 1 && engine->parcels[next].length > flow->their_eager;
+  bool last = flow->waiting == 1 || before_large || credits_of(flow) == ZAP_CONTROL_CREDITS + 1;
   bool sent = parcel->length <= flow->their_eager
                   ? send_head(engine, flow, &head, parcel->address, parcel->length, ZAP_POSTED_MESSAGE, token, last)
                   : send_large(engine, flow, token, &head);
@@ -300,6 +324,16 @@ bool zap_outgoing_turn(struct zap_engine *engine, struct zap_flow *flow) {
   return any;
 }
 
+void zap_outgoing_mark(struct zap_engine *engine, struct zap_flow *flow) {
+  if (zap_outgoing_idle(flow) || !zap_outgoing_has_slots(flow, 1)) return;
+  struct zap_head *at = head_at(engine, flow, flow->post_tail);
+  *at = (struct zap_head){.kind = ZAP_HEAD_CREDIT, .credits = flow->posted};
+  struct ibv_sge part = {.addr = (uintptr_t)at, .length = ZAP_HEAD_BYTES, .lkey = engine->settings.host->lkey};
+  struct ibv_send_wr request = {.sg_list = &part, .num_sge = 1, .opcode = IBV_WR_SEND};
+  flow->unsignalled = SIGNAL_EVERY;
+  (void)post(engine, flow, &request, ZAP_POSTED_CONTROL, ZAP_NONE);
+}
+
 bool zap_outgoing_idle(const struct zap_flow *flow) { return flow->post_head == flow->post_tail; }
 
 void zap_outgoing_completed(struct zap_engine *engine, struct zap_flow *flow, uint32_t number) {
@@ -308,6 +342,7 @@ void zap_outgoing_completed(struct zap_engine *engine, struct zap_flow *flow, ui
     struct zap_posted *posted = &flow->posts[flow->post_head++ % ZAP_SEND_SLOTS];
     if (posted->what == ZAP_POSTED_MESSAGE) finish(engine, posted->token, zap_flow_number(flow), true);
     else if (posted->what == ZAP_POSTED_READ) zap_incoming_read(flow, posted->token);
+    else if (posted->what == ZAP_POSTED_HIDE) hidden(engine, flow, &flow->shown[posted->token], true);
   }
 }
 
@@ -330,10 +365,8 @@ void zap_outgoing_end(struct zap_engine *engine, struct zap_flow *flow) {
   for (uint32_t i = 0; i < ZAP_OFFERS; i++) {
     struct zap_shown *shown = &flow->shown[i];
     if (!shown->used) continue;
-    bool taken = shown->taken;
-    hide(engine, flow, shown);
-    if (!taken) flow->failed++;
-    finish(engine, shown->token, zap_flow_number(flow), taken);
+    if (!shown->taken) flow->failed++;
+    hidden(engine, flow, shown, shown->taken);
   }
   fail_waiting(engine, flow);
 }

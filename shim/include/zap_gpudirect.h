@@ -134,7 +134,8 @@ typedef struct zap_gpudirect_offer {
 
 enum zap_gpudirect_event_kind {
   ZAP_GPUDIRECT_DOWN = 1, /* a flow is gone: flow, reason, status, undelivered. All its messages and dones were written before */
-  ZAP_GPUDIRECT_PORT = 2  /* the port went down or came up: reason is 1 where it is up */
+  ZAP_GPUDIRECT_PORT = 2, /* the port went down or came up: reason is 1 where it is up */
+  ZAP_GPUDIRECT_UP = 3    /* a flow that was accepted: it receives, and sends what was given for it before and from now on */
 };
 
 /* 64 bytes. Reasons by zap_gpudirect_name. */
@@ -145,7 +146,8 @@ typedef struct zap_gpudirect_event {
   uint32_t reason;
   uint32_t status;      /* of the completion that failed, as libibverbs numbers them; 0: none */
   uint32_t undelivered; /* messages that were accepted and failed; an upper bound */
-  uint32_t reserved[9];
+  uint32_t error;       /* errno of the call that failed; 0: none */
+  uint32_t reserved[8];
 } zap_gpudirect_event;
 
 /* What the node counts. All of it since it was opened, but for the last five. 272 bytes. */
@@ -222,7 +224,10 @@ ZAP_EXPORT int32_t zap_gpudirect_region_free(int32_t region);
 /* Makes a queue pair with posted receives and fills `offer`. Returns the flow; ZAP_E_LIMIT where there are too many. */
 ZAP_EXPORT int32_t zap_gpudirect_flow_begin(int32_t handle, zap_gpudirect_offer *offer);
 
-/* What the far end offered: from now on messages go. A flow that fails here is gone. */
+/*
+ * What the far end offered. A flow that fails here is gone. Else the queue pair is brought up on a thread of its own, as the kernel may look for
+ * the far end's address for seconds, and ends with ZAP_GPUDIRECT_UP or ZAP_GPUDIRECT_DOWN. What is sent before goes once it is up.
+ */
 ZAP_EXPORT int32_t zap_gpudirect_flow_accept(int32_t handle, uint32_t flow, const zap_gpudirect_offer *offer);
 
 /* Delivers what was accepted, tells the peer, and ends with ZAP_GPUDIRECT_DOWN; after close_ms at the latest. ZAP_OK also where it is gone. */

@@ -79,7 +79,8 @@ static bool step_allowed(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
   int rest = mask & ~IBV_QP_STATE;
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return rest == 0;
   for (size_t at = 0; at < sizeof steps / sizeof *steps; at++)
-    if (steps[at].from == from && steps[at].to == to) return (rest & steps[at].must) == steps[at].must && (rest & ~(steps[at].must | steps[at].may)) == 0;
+    if (steps[at].from == from && steps[at].to == to)
+      return (rest & steps[at].must) == steps[at].must && (rest & ~(steps[at].must | steps[at].may)) == 0;
   return false;
 }
 

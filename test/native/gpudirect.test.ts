@@ -53,16 +53,20 @@ const KINDS = [
   ["thread", THREAD],
 ] as const;
 
+const plain = () => built.get("plain")!;
+const built = new Map<string, Promise<Built>>();
+
 describe.skipIf(skip)(`the gpudirect shim over a double${skip ? ` (skipped: ${missing})` : ""}`, () => {
   for (const [kind, flags] of KINDS) {
     describe(kind === "plain" ? "as it is" : `under the ${kind} sanitizer`, () => {
-      const built = build(kind, flags);
-      built.catch(() => {});
+      const parts = skip ? null : build(kind, flags);
+      parts?.catch(() => {});
+      if (parts) built.set(kind, parts);
 
       test(
         "the double keeps to the rules of queue pairs, memory and windows",
         async () => {
-          const { rules, library } = await built;
+          const { rules, library } = await parts!;
           await passes("rules", [rules, library]);
         },
         LIMIT,
@@ -71,7 +75,7 @@ describe.skipIf(skip)(`the gpudirect shim over a double${skip ? ` (skipped: ${mi
       test(
         "two nodes exchange messages of all sizes, with memory windows and with registrations",
         async () => {
-          const { node, library } = await built;
+          const { node, library } = await parts!;
           const run = (windows: boolean) =>
             passes("node", [node, library, "double0", "double1", "-1", windows ? "0" : "2"]);
           await Promise.all([run(true), run(false)]);
@@ -82,7 +86,7 @@ describe.skipIf(skip)(`the gpudirect shim over a double${skip ? ` (skipped: ${mi
       test(
         "of everything that fails the caller learns, once, and nothing of it stays",
         async () => {
-          const { faults, library, old } = await built;
+          const { faults, library, old } = await parts!;
           await passes("faults", [faults, library, old]);
         },
         LIMIT,
@@ -91,7 +95,7 @@ describe.skipIf(skip)(`the gpudirect shim over a double${skip ? ` (skipped: ${mi
       test(
         "what a driver does not let go of stays, for whenever it comes back",
         async () => {
-          const { faults, library, old } = await built;
+          const { faults, library, old } = await parts!;
           // That is a leak, and meant to be one.
           const env = { ASAN_OPTIONS: "detect_leaks=0" };
           await passes("stuck", [faults, library, old, "stuck"], env);
@@ -100,4 +104,24 @@ describe.skipIf(skip)(`the gpudirect shim over a double${skip ? ` (skipped: ${mi
       );
     });
   }
+
+  test(
+    "the environment sets the double as well, all of it or one of its devices",
+    async () => {
+      const { node, library } = await plain();
+      const says = async (name: string, value: string, text: string) => {
+        const words = [node, library, "double0", "double1", "-1", "0"];
+        const { code, output } = await finish(words, { [`ZAP_DOUBLE_IBVERBS_${name}`]: value });
+        expect({ code, output }).toEqual({ code: 1, output: expect.stringContaining(text) });
+      };
+      await says("DEVICES", "0", "no RDMA device: ");
+      await says(
+        "FAIL",
+        "ibv_create_cq=5,ibv_alloc_pd=12@1",
+        "ibv_alloc_pd of double0 failed with ENOMEM (12)",
+      );
+      await says("DOUBLE1_PORT_STATE", "1", "double1 has no active port: port 1 is down (Ethernet)");
+    },
+    LIMIT,
+  );
 });

@@ -13,7 +13,7 @@
 
 #define MANY 24u
 
-enum { FINISHED = 1, ABORTED = 2, DEAD = 64, REFUSED = 65, BROKEN = 66 };
+enum { FINISHED = 1, ABORTED = 2, DEAD = 64, REFUSED = 65, BROKEN = 66, UNREACHABLE = 68, UNREGISTERED = 69 };
 
 static const char *runtime;
 static struct ibverbs_double verbs;
@@ -175,7 +175,7 @@ static void opens_that_fail(void) {
   zap_prerequisite rows[3];
   CHECK_EQUAL(verbs.set(NULL, "reg_errno", ENOMEM), 0);
   CHECK_EQUAL(verbs.set(NULL, "reg_above", 1 << 20), 0);
-  CHECK_EQUAL(zap_gpudirect_probe(runtime, "", rows, 3), 3);
+  CHECK_EQUAL(zap_gpudirect_probe(runtime, "", 0, -1, rows, 3), 3);
   for (int i = 0; i < 3; i++) CHECK_EQUAL(rows[i].met, 1);
   settings_for(&settings, "");
   int32_t handle = zap_gpudirect_open(&settings);
@@ -377,23 +377,24 @@ static void flows_that_fail(void) {
   CHECK_EQUAL(verbs.fail("double0", "ibv_modify_qp", EINVAL, 0), 0);
   CHECK_EQUAL(zap_gpudirect_flow_begin(left.handle, &offer), ZAP_E_DRIVER);
   CHECK_CONTAINS(zap_failure(), "to INIT");
-  static const char *const steps[] = {"to RTR", "to RTS"};
+  /* To RTR, and to RTS. */
   for (int step = 0; step < 2; step++) {
     CHECK_EQUAL(verbs.fail("double0", "ibv_modify_qp", 0, 0), 0);
     int32_t flow = zap_gpudirect_flow_begin(left.handle, &of_left), other = zap_gpudirect_flow_begin(right_side.handle, &of_right);
     MUST(flow);
     MUST(other);
     CHECK_EQUAL(verbs.fail("double0", "ibv_modify_qp", ETIMEDOUT, step), 0);
-    CHECK_EQUAL(zap_gpudirect_flow_accept(left.handle, (uint32_t)flow, &of_right), ZAP_E_DRIVER);
-    CHECK_CONTAINS(zap_failure(), steps[step]);
-    CHECK_CONTAINS(zap_failure(), "ETIMEDOUT (110)");
+    left.downs = 0;
+    MUST(zap_gpudirect_flow_accept(left.handle, (uint32_t)flow, &of_right));
+    WAIT_UNTIL((both_swallow(), left.downs == 1));
+    CHECK_EQUAL(left.reason, UNREACHABLE);
+    CHECK_EQUAL(left.error, ETIMEDOUT);
     CHECK_EQUAL(zap_gpudirect_flow_accept(left.handle, (uint32_t)flow, &of_right), ZAP_E_HANDLE);
     MUST(zap_gpudirect_flow_abort(right_side.handle, (uint32_t)other));
     WAIT_UNTIL((both_swallow(), zap_gpudirect_stats_read(left.handle, &stats), stats.flows == 0 && stats.free_slabs == slabs));
     WAIT_UNTIL((both_swallow(), zap_gpudirect_stats_read(right_side.handle, &stats), stats.flows == 0 && stats.free_slabs == slabs));
   }
   verbs.reset();
-  CHECK_EQUAL(left.downs, 0);
   still_works();
   close_both();
 }
@@ -474,7 +475,10 @@ static void pair_breaks(void) {
   /* One that has nothing posted but receives, and nothing to say. */
   join_again();
   CHECK_EQUAL(verbs.break_pair("double0", 0), 0);
-  left_is_down(BROKEN, left.status);
+  WAIT_UNTIL((both_swallow(), left.downs == 1));
+  CHECK_EQUAL(left.reason, BROKEN);
+  MUST(zap_gpudirect_flow_abort(right_side.handle, right_side.flow));
+  WAIT_UNTIL((both_swallow(), right_side.downs == 1));
   all_back(&left, 0);
 }
 
@@ -506,7 +510,7 @@ static void port_goes(void) {
 
 /* A post that fails, at each of the first so many. */
 static void posts_that_fail(int error) {
-  for (int after = 0; after < 12; after++) {
+  for (int after = 0; after < 7; after++) {
     join_again();
     CHECK_EQUAL(verbs.fail("double0", "ibv_post_send", error, after), 0);
     burst(&left, 0, MANY);
@@ -520,20 +524,22 @@ static void posts_that_fail(int error) {
   }
 }
 
-/* A registration for a large message that fails: that message waits, and goes once it does not. */
+/* A registration for a large message that fails, with no other that could make room: what was sent before it is delivered, and the rest is not. */
 static void shown_without_memory(void) {
   open_both(ZAP_GPUDIRECT_NO_WINDOWS);
   join_again();
   CHECK_EQUAL(verbs.set("double0", "reg_errno", ENOMEM), 0);
-  burst(&left, 0, 3);
-  pause_millis(100);
-  both_swallow();
-  CHECK(left.done <= 2);
-  CHECK_EQUAL(left.failed, 0);
-  CHECK_EQUAL(left.downs, 0);
+  burst(&left, 0, 5);
+  WAIT_UNTIL((both_swallow(), left.downs == 1));
+  CHECK_EQUAL(left.reason, UNREGISTERED);
+  CHECK_EQUAL(left.error, ENOMEM);
+  /* What the node took only afterwards comes back afterwards. */
+  WAIT_UNTIL((both_swallow(), left.failed == 3));
+  CHECK_EQUAL(left.done, 2);
   CHECK_EQUAL(verbs.set("double0", "reg_errno", 0), 0);
-  WAIT_UNTIL((both_swallow(), left.done == 3));
   CHECK_EQUAL(verbs.count("double0", "regions"), 1);
+  MUST(zap_gpudirect_flow_abort(right_side.handle, right_side.flow));
+  WAIT_UNTIL((both_swallow(), right_side.downs == 1));
   close_both();
 }
 
@@ -601,11 +607,9 @@ static void slow_to_destroy(void) {
   open_both(0);
   CHECK_EQUAL(verbs.set("double0", "destroy_ms", 1500), 0);
   join_again();
-  burst(&left, 0, MANY);
-  uint64_t before = zap_now();
   MUST(zap_gpudirect_flow_abort(left.handle, left.flow));
   WAIT_UNTIL((both_swallow(), left.downs == 1));
-  CHECK(zap_now() - before < 1400000000u);
+  CHECK_EQUAL(verbs.count("double0", "pairs"), 1);
   MUST(zap_gpudirect_flow_abort(right_side.handle, right_side.flow));
   WAIT_UNTIL((both_swallow(), right_side.downs == 1));
   still_works();

@@ -373,8 +373,8 @@ static void reads_by_another_pair(void) {
 }
 
 /*
- * Ends a key with a send. A registration cannot be ended by a peer. A memory window can, by the one that it is bound to; of that, and of
- * windows of others, soft-RoCE's kernel dies (a queue pair is let go of twice), so it is tried with registrations alone.
+ * Ends a key with a send. A registration cannot be ended by a peer. A memory window can, by the one that it is bound to; Linux 6.1 panics
+ * where soft-RoCE is asked to (in __rxe_put), so with windows it is not tried.
  */
 static void invalidates(void) {
   struct pair pair;
@@ -389,11 +389,6 @@ static void invalidates(void) {
 }
 
 /* ---- offers of queue pairs ---- */
-
-static void await_same(const zap_gpudirect_stats *before) {
-  zap_gpudirect_stats now;
-  WAIT_UNTIL((pump(), zap_gpudirect_stats_read(honest.handle, &now), now.free_slabs == before->free_slabs && now.flows == before->flows));
-}
 
 static void bad_queue_pairs(void) {
   static const struct {
@@ -411,9 +406,7 @@ static void bad_queue_pairs(void) {
       {"slabs of 15 bytes", offsetof(zap_gpudirect_offer, eager_bytes), 15},
       {"InfiniBand", offsetof(zap_gpudirect_offer, ethernet), 0},
   };
-  zap_gpudirect_stats before;
   down_count = 0;
-  MUST(zap_gpudirect_stats_read(honest.handle, &before));
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     printf("case an offer with: %s\n", wrong[i].name);
     zap_gpudirect_offer ours, theirs = offer_of_nobody();
@@ -423,7 +416,7 @@ static void bad_queue_pairs(void) {
     CHECK_EQUAL(zap_gpudirect_flow_accept(honest.handle, (uint32_t)flow, &theirs), ZAP_E_INVALID);
     CHECK_CONTAINS(zap_failure(), "the peer's");
     CHECK_EQUAL(zap_gpudirect_flow_accept(honest.handle, (uint32_t)flow, &theirs), ZAP_E_HANDLE);
-    await_same(&before);
+    WAIT_UNTIL((pump(), is_quiet()));
   }
   pump();
   /* Nobody was told of them: there never was a connection. */
@@ -445,9 +438,7 @@ static void absurd_sizes(void) {
 
 static void closed_while_brought_up(bool at_once) {
   printf("case closed while it is brought up: %s\n", at_once ? "abort" : "close");
-  zap_gpudirect_stats before;
   down_count = 0;
-  MUST(zap_gpudirect_stats_read(honest.handle, &before));
   zap_gpudirect_offer ours, theirs = offer_of_nobody();
   int32_t flow = zap_gpudirect_flow_begin(honest.handle, &ours);
   MUST(flow);
@@ -456,7 +447,7 @@ static void closed_while_brought_up(bool at_once) {
   WAIT_UNTIL((pump(), down_count == 1));
   CHECK_EQUAL(downs[0].flow, flow);
   CHECK_EQUAL(downs[0].reason, ZAP_DOWN_ABORTED);
-  await_same(&before);
+  WAIT_UNTIL((pump(), is_quiet()));
   down_count = 0;
   chat();
 }
@@ -464,9 +455,7 @@ static void closed_while_brought_up(bool at_once) {
 /* Its own offer, given back to it: then it talks to itself, and no further. */
 static void its_own_offer(void) {
   printf("case its own offer\n");
-  zap_gpudirect_stats before;
   down_count = 0;
-  MUST(zap_gpudirect_stats_read(honest.handle, &before));
   zap_gpudirect_offer ours;
   int32_t flow = zap_gpudirect_flow_begin(honest.handle, &ours);
   MUST(flow);
@@ -481,13 +470,13 @@ static void its_own_offer(void) {
     printf("  sent: %s; down: %s\n", back[SMALL_TOKEN] == 1 ? "it got it itself" : "not delivered", reason_text(downs[0].reason));
     CHECK(downs[0].reason == ZAP_DOWN_FINISHED || downs[0].reason == ZAP_DOWN_CLOSED || downs[0].reason == ZAP_DOWN_BROKEN);
   }
-  await_same(&before);
+  WAIT_UNTIL((pump(), is_quiet()));
   taken_messages = down_count = 0;
   repair();
   chat();
 }
 
-/* An address that nobody has: how long the node is busy with it. */
+/* An address that nobody has: the kernel looks for it for a second or more, and nobody else waits for that. */
 static void nobodys_address(void) {
   printf("case an address that nobody has\n");
   zap_gpudirect_offer ours, theirs = offer_of_nobody();
@@ -495,19 +484,27 @@ static void nobodys_address(void) {
   int32_t flow = zap_gpudirect_flow_begin(honest.handle, &ours);
   MUST(flow);
   down_count = 0;
-  zap_gpudirect_stats before, after;
-  MUST(zap_gpudirect_stats_read(honest.handle, &before));
   uint64_t start = zap_now();
-  int32_t status = zap_gpudirect_flow_accept(honest.handle, (uint32_t)flow, &theirs);
-  uint64_t took = (zap_now() - start) / 1000000;
-  MUST(zap_gpudirect_stats_read(honest.handle, &after));
-  printf("  accept: %d after %llu ms, in which the node made %llu turns\n", (int)status, (unsigned long long)took,
-         (unsigned long long)(after.polls - before.polls));
-  CHECK(took < 5000);
-  if (status == ZAP_OK) MUST(zap_gpudirect_flow_abort(honest.handle, (uint32_t)flow));
-  if (status == ZAP_OK) WAIT_UNTIL((pump(), down_count == 1));
+  MUST(zap_gpudirect_flow_accept(honest.handle, (uint32_t)flow, &theirs));
+  CHECK(zap_now() - start < UINT64_C(500000000));
+  /* What is sent before it is up comes back with it. */
+  back[SMALL_TOKEN] = 0;
+  send_on((uint32_t)flow, SMALL_AT, SMALL_BYTES, SMALL_TOKEN);
+  WAIT_UNTIL((pump(), down_count == 1));
+  printf("  down after %llu ms: %s\n", (unsigned long long)((zap_now() - start) / 1000000), reason_text(downs[0].reason));
+  CHECK_EQUAL(downs[0].reason, ZAP_DOWN_UNREACHABLE);
+  CHECK_EQUAL(back[SMALL_TOKEN], 1);
+  CHECK(!delivered[SMALL_TOKEN]);
   down_count = 0;
   chat();
+  /* And the same while others talk. */
+  flow = zap_gpudirect_flow_begin(honest.handle, &ours);
+  MUST(flow);
+  MUST(zap_gpudirect_flow_accept(honest.handle, (uint32_t)flow, &theirs));
+  chat();
+  MUST(zap_gpudirect_flow_abort(honest.handle, (uint32_t)flow));
+  WAIT_UNTIL((pump(), down_count == 1));
+  down_count = 0;
 }
 
 /* A queue pair that is not there: what is sent is sent again six times. */

@@ -112,12 +112,16 @@ static inline void found(const char *what, bool is_so) {
   atomic_fetch_add(&checks_failed, 1);
 }
 
+/* Flows of the honest node's that came up. */
+static uint32_t ups;
+
 static inline void hear_honest(void) {
   while (zap_ring_ready(&honest.events) > 0) {
     const uint8_t *first = (const uint8_t *)honest.events.ring + ZAP_RING_HEAD_BYTES;
     zap_gpudirect_event event;
     memcpy(&event, first + (honest.events.mine++ & (honest.node.event_slots - 1)) * ZAP_GPUDIRECT_EVENT_BYTES, sizeof event);
     zap_ring_consumed(&honest.events);
+    if (event.kind == ZAP_GPUDIRECT_UP) ups++;
     if (event.kind != ZAP_GPUDIRECT_DOWN) continue;
     CHECK(down_count < 16);
     CHECK(event.flow != honest.flow);
@@ -364,7 +368,12 @@ static inline void bring_up(struct pair *pair, struct wish wish, uint32_t place)
     ours.queue_pair = pair->qp->qp_num;
     to_rts(pair->qp, &theirs, ours.sequence);
   }
+  uint32_t before = ups;
   MUST(zap_gpudirect_flow_accept(honest.handle, pair->flow, &ours));
+  for (int i = 0; i < 10000 && ups == before && down_count == 0; i++) {
+    hear_honest();
+    pause_millis(1);
+  }
 }
 
 static inline void take_down(struct pair *pair) {
@@ -453,12 +462,11 @@ static inline enum ibv_wc_status invalidate(struct pair *pair, uint32_t rkey) {
 
 /* ---- cases ---- */
 
-static zap_gpudirect_stats quiet;
-
+/* The node has nothing but its flow with the third one: the receives that are posted there. Soon behind everything, not at once. */
 static inline bool is_quiet(void) {
   zap_gpudirect_stats now;
   MUST(zap_gpudirect_stats_read(honest.handle, &now));
-  return now.free_slabs == quiet.free_slabs && now.held_bytes == quiet.held_bytes && now.flows == quiet.flows;
+  return now.free_slabs == SLABS - RECEIVES && now.held_bytes == 0 && now.flows == 1;
 }
 
 static inline void begin_case(const char *name, struct pair *pair, struct wish wish) {
@@ -551,10 +559,7 @@ static inline void set_up(const char *runtime, const char *device, const char *l
   liar.source = liar.sends + LIAR_SENDS * LIAR_STRIDE;
   liar.target = liar.source + MESSAGE_BYTES;
   plant();
-  MUST(zap_gpudirect_stats_read(honest.handle, &quiet));
-  CHECK_EQUAL(quiet.flows, 1);
   chat();
-  MUST(zap_gpudirect_stats_read(honest.handle, &quiet));
 }
 
 static inline void tear_down(void) {

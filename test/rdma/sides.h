@@ -29,7 +29,7 @@ struct side {
   zap_gpudirect_node node;
   uint8_t *base;
   struct zap_ring_end handoff, returns, sends, dones, events;
-  uint32_t flow, downs, undelivered, reason, status, ports;
+  uint32_t flow, ups, downs, undelivered, reason, status, error, ports;
   uint64_t done, failed, received;
   uint32_t expected; /* number of the next message */
   bool keep;         /* messages are taken and not given back */
@@ -70,6 +70,8 @@ static inline void close_side(struct side *side) {
   (void)close(side->node.wake_fd);
 }
 
+static inline void hear(struct side *side);
+
 /* Brings up a queue pair between the two. */
 static inline void join(struct side *a, struct side *b) {
   zap_gpudirect_offer of_a, of_b;
@@ -81,6 +83,14 @@ static inline void join(struct side *a, struct side *b) {
   b->flow = (uint32_t)flow;
   MUST(zap_gpudirect_flow_accept(a->handle, a->flow, &of_b));
   MUST(zap_gpudirect_flow_accept(b->handle, b->flow, &of_a));
+  a->ups = b->ups = 0;
+  for (int i = 0; i < 10000 && a->ups + b->ups < 2; i++) {
+    hear(a);
+    hear(b);
+    pause_millis(1);
+  }
+  CHECK_EQUAL(a->ups, 1);
+  CHECK_EQUAL(b->ups, 1);
   a->downs = b->downs = a->undelivered = b->undelivered = 0;
 }
 
@@ -131,8 +141,11 @@ static inline void hear(struct side *side) {
       side->downs++;
       side->reason = event.reason;
       side->status = event.status;
+      side->error = event.error;
       side->undelivered += event.undelivered;
       CHECK(event.messages <= side->received + zap_ring_ready(&side->handoff));
+    } else if (event.kind == ZAP_GPUDIRECT_UP) {
+      side->ups++;
     } else {
       side->ports++;
     }

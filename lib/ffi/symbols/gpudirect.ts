@@ -120,7 +120,7 @@ export const GPUDIRECT_OFFER_MAGIC = 0x3144475a;
 /** `zap_gpudirect_event`. */
 export const GPUDIRECT_EVENT = {
   bytes: 64,
-  at: { messages: 0, kind: 8, flow: 12, reason: 16, status: 20, undelivered: 24 },
+  at: { messages: 0, kind: 8, flow: 12, reason: 16, status: 20, undelivered: 24, error: 28 },
 } as const satisfies Structure;
 
 /** `zap_gpudirect_stats`; the first is a list of numbers. */
@@ -162,7 +162,7 @@ export const GPUDIRECT_FLAGS = { spin: 1, noWindows: 2, windows: 4 } as const;
 export const GPUDIRECT_METHODS = { dmaBuf: 1, peermem: 2, locked: 3, host: 4 } as const;
 
 /** `enum zap_gpudirect_event_kind`. */
-export const GPUDIRECT_EVENTS = { down: 1, port: 2 } as const;
+export const GPUDIRECT_EVENTS = { down: 1, port: 2, up: 3 } as const;
 
 /** `enum zap_gpudirect_names`: lists of short and stable names. */
 export const GPUDIRECT_NAMES = { message: 0, reason: 1, status: 2 } as const;

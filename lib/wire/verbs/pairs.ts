@@ -2,6 +2,7 @@
  * The queue pairs of a node: each is brought up over a link of the sockets wire, and ends with it. The flows behind them, by the native
  * side's numbers, and its events.
  */
+import { getSystemErrorName } from "node:util";
 import { ClosedError, ConnectionLostError, HandshakeError, ShimError, ZapError } from "../../errors/index.ts";
 import { GPUDIRECT_EVENT_BYTES, GPUDIRECT_EVENTS } from "../../ffi/index.ts";
 import type { PeerBook } from "../common/book.ts";
@@ -26,6 +27,10 @@ export interface Pair {
   number: number;
   /** Once the far end's offer was taken: messages may come. */
   flow: Flow | null;
+  /** Our queue pair was brought up, and the far end was told. */
+  risen: boolean;
+  /** The far end has said that it is ready. */
+  ready: boolean;
   /** Messages go, too. */
   up: boolean;
   /** Milliseconds of `performance.now()`. */
@@ -77,7 +82,8 @@ export class Pairs {
   begin(link: Link): void {
     const peer = this.book.of(link.peer);
     if (link.dialled) peer.address ??= link.address;
-    const pair: Pair = { peer, link, number: 0, flow: null, up: false, bornAt: performance.now() };
+    const bornAt = performance.now();
+    const pair: Pair = { peer, link, number: 0, flow: null, risen: false, ready: false, up: false, bornAt };
     peer.pair = pair;
     this.pairs.set(link, pair);
     if (!this.portUp) {
@@ -107,7 +113,10 @@ export class Pairs {
     if (typeof said === "string") this.refuse(pair, said);
     else if (said.kind === "offer") this.takeOffer(pair, said.offer);
     else if (pair.flow === null) this.refuse(pair, "it was ready before it made an offer");
-    else if (!pair.up) this.comeUp(pair, pair.flow);
+    else {
+      pair.ready = true;
+      if (pair.risen && !pair.up) this.comeUp(pair, pair.flow);
+    }
   }
 
   private takeOffer(pair: Pair, offer: Uint8Array): void {
@@ -123,7 +132,16 @@ export class Pairs {
     }
     pair.flow = new Flow(pair.number, pair.peer, pair.link.address, pair.link.dialled);
     this.flows.set(pair.number, pair.flow);
+  }
+
+  /** The native side has brought our queue pair up: the far end may send. */
+  private rise(number: number): void {
+    const flow = this.flows.get(number);
+    const pair = (flow?.peer as VerbsPeer | undefined)?.pair ?? null;
+    if (flow === undefined || pair?.flow !== flow) return;
+    pair.risen = true;
     pair.link.say(sayReady());
+    if (pair.ready && !pair.up) this.comeUp(pair, flow);
   }
 
   private refuse({ peer, link }: Pair, why: string, cause?: ZapError): void {
@@ -189,6 +207,7 @@ export class Pairs {
         const event = readEvent(eventBytes.subarray(at, at + GPUDIRECT_EVENT_BYTES));
         events.consume(1);
         if (event.kind === GPUDIRECT_EVENTS.down) this.down(event);
+        else if (event.kind === GPUDIRECT_EVENTS.up) this.rise(event.flow);
         else if (event.kind === GPUDIRECT_EVENTS.port) this.portChanged(event.reason === 1);
       }
     } while (!events.arm());
@@ -223,10 +242,11 @@ export class Pairs {
     if (error !== null) pair.link.fail(error);
   }
 
-  private errorOf({ reason, status }: NodeEvent, flow: Flow): ConnectionLostError | null {
+  private errorOf({ reason, status, error }: NodeEvent, flow: Flow): ConnectionLostError | null {
     const { engine } = this.hub;
-    const completion = status === 0 ? "" : engine.nameIn("status", status);
-    return downError(flow.peer.id, reason, engine.nameIn("reason", reason), completion);
+    const cause = error === 0 ? "" : getSystemErrorName(-error);
+    const detail = status === 0 ? cause : engine.nameIn("status", status);
+    return downError(flow.peer.id, reason, engine.nameIn("reason", reason), detail);
   }
 
   private reportFailed(flow: Flow, event: NodeEvent, error: ZapError | null): void {

@@ -1,7 +1,7 @@
 /**
  * What two nodes say to each other on their link, a ZAP message each: its root object has a `u32` kind, a `u32` version, and in an offer
  * what the native side wants to be told of a queue pair, as it is. Each side makes one offer as soon as the link is there, and says that it is
- * ready when it has taken the other's; a node that has heard that may send.
+ * ready when it has brought up its queue pair to the other's; a node that has heard that, or that a message has come to, may send.
  */
 import { GPUDIRECT_OFFER } from "../../ffi/index.ts";
 import { HEADER_BYTES, MAGIC } from "../../message/index.ts";

@@ -153,6 +153,8 @@ export interface NodeEvent {
   readonly reason: number;
   readonly status: number;
   readonly undelivered: number;
+  /** The errno of what failed, or 0. */
+  readonly error: number;
 }
 
 export function readEvent(memory: Uint8Array): NodeEvent {
@@ -166,6 +168,7 @@ export function readEvent(memory: Uint8Array): NodeEvent {
     reason: u32("reason"),
     status: u32("status"),
     undelivered: u32("undelivered"),
+    error: u32("error"),
   };
 }
 

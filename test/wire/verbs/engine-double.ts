@@ -23,7 +23,13 @@ import { NativeRing, PAGE } from "../native-ring.ts";
 
 const SLOTS = 65_536;
 const EVENT_SLOTS = 1_024;
-const REASONS: Readonly<Record<number, string>> = { 1: "finished", 2: "aborted", 64: "dead", 66: "broken" };
+const REASONS: Readonly<Record<number, string>> = {
+  1: "finished",
+  2: "aborted",
+  64: "dead",
+  66: "broken",
+  68: "unreachable",
+};
 
 /** One queue pair. */
 export interface PairDouble {
@@ -47,6 +53,8 @@ export interface DoubleOptions {
   readonly spoil?: (offer: DataView) => void;
   /** Why `flow_accept` fails; default: it does not. */
   readonly refuses?: string;
+  /** Queue pairs that were accepted: `false` are never brought up, or cannot be, for this errno. */
+  readonly rises?: false | number;
 }
 
 export class EngineDouble {
@@ -196,7 +204,11 @@ export class EngineDouble {
       return SHIM_STATUS.ZAP_E_INVALID;
     }
     const view = new DataView(offer.buffer, offer.byteOffset, offer.byteLength);
+    const { rises } = this.options;
+    if (typeof rises === "number") this.down(flow, 68, 0, rises);
+    if (rises !== undefined) return SHIM_STATUS.ZAP_OK;
     pair.remote = view.getUint32(GPUDIRECT_OFFER.at.queue_pair, true);
+    this.event(GPUDIRECT_EVENTS.up, (event) => event.setUint32(GPUDIRECT_EVENT.at.flow, flow, true));
     return SHIM_STATUS.ZAP_OK;
   }
 
@@ -307,13 +319,14 @@ export class EngineDouble {
   }
 
   /** A flow ends; what it had not delivered comes back. */
-  down(flow: number, reason: number, status = 0): void {
+  down(flow: number, reason: number, status = 0, error = 0): void {
     if (this.state !== "open" || !this.flows.has(flow)) return;
     const undelivered = this.end(flow);
     this.event(GPUDIRECT_EVENTS.down, (view) => {
       view.setUint32(GPUDIRECT_EVENT.at.flow, flow, true);
       view.setUint32(GPUDIRECT_EVENT.at.reason, reason, true);
       view.setUint32(GPUDIRECT_EVENT.at.status, status, true);
+      view.setUint32(GPUDIRECT_EVENT.at.error, error, true);
       view.setUint32(GPUDIRECT_EVENT.at.undelivered, undelivered, true);
     });
   }

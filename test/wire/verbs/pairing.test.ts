@@ -166,6 +166,27 @@ describe("a far end that lies", () => {
     expect(refused.message).toContain("the peer's port is InfiniBand and ours is not");
   });
 
+  test("one whose queue pair cannot be reached is told of with the reason", async () => {
+    await using a = await VerbsNode.open("a", {}, { rises: 110 });
+    await using b = await VerbsNode.open("b");
+    const lost = await failureOf(a.wire.connect(b.address));
+    expect(lost.code).toBe("ERR_ZAP_CONNECTION_LOST");
+    expect(lost.message).toContain(
+      "RDMA cannot be set up: its queue pair cannot be reached (unreachable, ETIMEDOUT)",
+    );
+    expect(a.kinds()).not.toContain("connected");
+    expect(b.kinds()).not.toContain("connected");
+  });
+
+  test("one whose queue pair never comes up is given up in time, and the far end was told nothing", async () => {
+    await using a = await VerbsNode.open("a", { limits: { handshakeMillis: 80 } }, { rises: false });
+    await using b = await VerbsNode.open("b");
+    const lost = await failureOf(a.wire.connect(b.address));
+    expect(lost.message).toContain("not finished within 80 ms (limits.handshakeMillis)");
+    expect(b.kinds()).not.toContain("connected");
+    expect(a.double.abortedFlows.length).toBe(1);
+  });
+
   test("one that says nothing is given up in time", async () => {
     await using a = await VerbsNode.open("a", { limits: { handshakeMillis: 80 } });
     const far = new FarEnd();
