@@ -104,6 +104,8 @@ export interface RdmaStats {
   /** Now: slabs that nobody has, and bytes of large messages that are held. */
   readonly buffersFree: number;
   readonly heldBytes: number;
+  /** Bytes of sent messages that were copied first: of all that lay outside of registered memory, and of those up to 4 KiB that lay in it. */
+  readonly bytesCopiedOut: number;
 }
 
 /** A network device that this process drives. Counts are since it was opened. */

@@ -33,6 +33,8 @@ export class Outbox {
   /** Acknowledged. */
   messagesOut = 0;
   bytesOut = 0;
+  /** Of sent messages, bytes that were copied into the pool. */
+  bytesCopied = 0;
   /** Peers with `send` calls that wait for room or memory. */
   readonly waiting = new Set<Peer>();
   private readonly memory: NodeMemory;
@@ -92,6 +94,7 @@ export class Outbox {
   copy(flow: Flow, message: Uint8Array): boolean {
     const block = this.copies.copy(message);
     if (block === null) return false;
+    this.bytesCopied += message.length;
     this.produce(flow, this.memory.address + this.copies.copiedAt, message.length, block, null);
     return true;
   }

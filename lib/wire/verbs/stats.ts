@@ -4,6 +4,9 @@ import type { RdmaStats } from "../contract.ts";
 import type { VerbsEngine } from "./engine.ts";
 import { PortCounters } from "./port-counters.ts";
 
+/** What the node knows; the rest is the wire's. */
+type NodeRdmaStats = Omit<RdmaStats, "bytesCopiedOut">;
+
 export interface NodeStats {
   readonly messagesIn: number;
   readonly bytesIn: number;
@@ -11,7 +14,7 @@ export interface NodeStats {
   readonly queuedBytes: number;
   /** Such as `message.magic`; those above 0. */
   readonly drops: Readonly<Record<string, number>>;
-  readonly rdma: RdmaStats;
+  readonly rdma: NodeRdmaStats;
 }
 
 export class StatsReader {
@@ -47,7 +50,7 @@ export class StatsReader {
     });
   }
 
-  private rdma(portUp: boolean): RdmaStats {
+  private rdma(portUp: boolean): NodeRdmaStats {
     const { info } = this.engine;
     const { at } = GPUDIRECT_STATS;
     return {

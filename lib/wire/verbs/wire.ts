@@ -302,7 +302,7 @@ export class VerbsWire implements Above {
       bytesCopied: plain.bytesCopied + this.memory.copiedBytes,
       drops: { ...plain.drops, ...node.drops },
       undelivered: hub.undelivered + plain.undelivered,
-      rdma: node.rdma,
+      rdma: { ...node.rdma, bytesCopiedOut: outbox.bytesCopied },
     };
   }
 

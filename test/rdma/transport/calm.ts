@@ -27,14 +27,19 @@ export async function sizes(): Promise<void> {
   check((await transport.connect(FAR_ADDRESS)) === "far", "another node");
   for (const [number, bytes] of SIZES.entries()) await round(transport, "far", bytes, number);
   const tiny = await transport.send("far", new Uint8Array(1)).catch((error: unknown) => String(error));
-  check(typeof tiny === "string" && tiny.includes("at least 16 bytes"), `what has no header is refused: ${tiny}`);
+  check(
+    typeof tiny === "string" && tiny.includes("at least 16 bytes"),
+    `what has no header is refused: ${tiny}`,
+  );
   // In rows, of mixed sizes: in order, and nothing is left behind.
   const mixed = Array.from({ length: 120 }, (_, at) => SIZES[(at * 7) % 13]!);
   await Promise.all([sendAll(transport, "far", mixed), takeAll(transport, mixed)]);
   // Where it lies in the pool, a large message is not copied.
   const buffer = await transport.allocBuffer(MIB);
   buffer.bytes.set(messageOf(MIB, 5));
+  const before = transport.stats().rdma?.bytesCopiedOut;
   await transport.send("far", buffer.bytes);
+  check(before !== undefined && transport.stats().rdma?.bytesCopiedOut === before, "nothing is copied");
   const back = await transport.recv();
   check(isMessage(back.message, 5), "a message in place");
   check(back.buffer !== null && back.buffer.bytes.length === MIB, "a managed buffer");
@@ -55,21 +60,25 @@ export async function many(): Promise<void> {
 /** The same on a link that loses and delays packets: fewer, as each loss takes soft-RoCE a while. */
 export async function lossy(): Promise<void> {
   spoilLink(0.5, 1);
+  let retries = 0;
   try {
-    await swap("few", FEW);
+    retries = await swap("few", FEW);
   } finally {
     const lost = mendLink();
     check(lost > 0, "the link has lost packets");
+    check(retries > 0, "the device has counted what it sent again");
   }
 }
 
-async function swap(role: string, lengths: readonly number[]): Promise<void> {
+/** Resolves with how many requests the device has sent again. */
+async function swap(role: string, lengths: readonly number[]): Promise<number> {
   await using transport = await open("us", DEVICES[0]);
   const far = await startFar(role, "far", FAR_ADDRESS);
   await transport.connect(FAR_ADDRESS);
   await Promise.all([sendAll(transport, "far", lengths), takeAll(transport, lengths.toReversed())]);
   check((await far.exited) === 0, "the far side is content");
   await checkClean(transport);
+  return transport.stats().rdma?.retries ?? 0;
 }
 
 export async function peers(): Promise<void> {
