@@ -15,7 +15,7 @@
 
 #define BATCH 32
 /* Without work for this long the thread sleeps, if it may. */
-#define QUIET_NS UINT64_C(1000000)
+#define QUIET_NS UINT64_C(50000)
 #define SLEEP_MS 20
 /* How often the device is asked for what it has to say beside completions. */
 #define ASYNC_NS UINT64_C(5000000)
@@ -53,11 +53,6 @@ void zap_engine_lock(struct zap_engine *engine) {
 void zap_engine_unlock(struct zap_engine *engine) {
   publish(engine);
   pthread_mutex_unlock(&engine->lock);
-}
-
-void zap_engine_kick(struct zap_engine *engine) {
-  uint64_t one = 1;
-  (void)!write(engine->kick_fd, &one, sizeof one);
 }
 
 /* ---- one turn ---- */
@@ -100,9 +95,9 @@ static void take_async(struct zap_engine *engine) {
   }
 }
 
-static bool turn(struct zap_engine *engine, uint64_t *asked) {
+/* With the lock. */
+static bool turn_once(struct zap_engine *engine, uint64_t *asked) {
   bool busy = false;
-  pthread_mutex_lock(&engine->lock);
   engine->now = zap_now();
   if (room_for_events(engine)) {
     if (engine->now - *asked > ASYNC_NS) {
@@ -118,6 +113,12 @@ static bool turn(struct zap_engine *engine, uint64_t *asked) {
     }
   }
   publish(engine);
+  return busy;
+}
+
+static bool turn(struct zap_engine *engine, uint64_t *asked) {
+  pthread_mutex_lock(&engine->lock);
+  bool busy = turn_once(engine, asked);
   pthread_mutex_unlock(&engine->lock);
   return busy;
 }
@@ -129,14 +130,37 @@ static bool has_work(const struct zap_engine *engine) {
          __atomic_load_n(&engine->returns.ring->tail, __ATOMIC_SEQ_CST) != engine->returns.mine;
 }
 
+static void arm(struct zap_engine *engine) {
+  __atomic_store_n(&engine->sends.ring->armed, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&engine->returns.ring->armed, 1, __ATOMIC_SEQ_CST);
+}
+
+static void wake(struct zap_engine *engine) {
+  uint64_t one = 1;
+  (void)!write(engine->kick_fd, &one, sizeof one);
+}
+
+/* The caller's thread is awake already: it does what there is to do by itself, which wakes nobody, unless the node's thread is at it. */
+void zap_engine_kick(struct zap_engine *engine) {
+  if (pthread_mutex_trylock(&engine->lock) != 0) {
+    wake(engine);
+    return;
+  }
+  uint64_t asked = UINT64_MAX;
+  bool more = turn_once(engine, &asked) && turn_once(engine, &asked);
+  arm(engine);
+  if (has_work(engine)) more = true;
+  pthread_mutex_unlock(&engine->lock);
+  if (more) wake(engine);
+}
+
 static void drain(int fd) {
   uint64_t count;
   while (read(fd, &count, sizeof count) > 0) continue;
 }
 
 static void sleep_until_something(struct zap_engine *engine) {
-  __atomic_store_n(&engine->sends.ring->armed, 1, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&engine->returns.ring->armed, 1, __ATOMIC_SEQ_CST);
+  arm(engine);
   bool asked = ibv_req_notify_cq(engine->cq, 0) == 0;
   /* What came before that makes no event: the next turn finds it. */
   uint64_t asked_async = UINT64_MAX;
@@ -199,7 +223,7 @@ void zap_engine_run(struct zap_engine *engine) {
 
 void zap_engine_stop(struct zap_engine *engine) {
   atomic_store(&engine->stop, true);
-  zap_engine_kick(engine);
+  wake(engine);
 }
 
 /* ---- making and unmaking ---- */
