@@ -130,7 +130,7 @@ function goalsOf(rows: readonly Row[]): Goal[] {
     );
   for (const bytes of [64, 4_096]) {
     const size = bytesText(bytes);
-    add(of("roundtrip", bytes, "two", "c-poll"), `${size} round trip, polling, to ibv_rc_pingpong`, true);
+    add(of("roundtrip", bytes, "two", "c-drive"), `${size} round trip, polling, to ibv_rc_pingpong`, true);
     add(of("roundtrip", bytes, "one", "c-wake"), `${size} round trip, sleeping, to ibv_rc_pingpong -e`, true);
   }
   for (const bytes of [65_536, 1_048_576]) {

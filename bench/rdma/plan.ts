@@ -12,7 +12,7 @@ export interface Entrant {
   readonly name: string;
   readonly what: string;
   /** For one of our own in C: IDLE, WAIT, EAGER. */
-  readonly node?: readonly ["spin" | "sleep", "poll" | "wake", number];
+  readonly node?: readonly ["spin" | "sleep" | "drive", "poll" | "wake", number];
   /** For a program of the guest's: what comes before its size and count. */
   readonly program?: string;
 }
@@ -36,8 +36,13 @@ export const ENTRANTS: readonly Entrant[] = [
   { name: SEND_BW, what: "perftest, both sides poll", program: "ib_send_bw -F -x 0" },
   { name: "ib_read_bw", what: "perftest's RDMA reads", program: "ib_read_bw -F -x 0" },
   {
+    name: "c-drive",
+    what: "our nodes without Bun; callers that poll their rings and drive their node",
+    node: ["drive", "poll", 0],
+  },
+  {
     name: "c-poll",
-    what: "our nodes without Bun; callers that poll their rings and yield",
+    what: "the same, with the node's own thread; callers that poll their rings and yield",
     node: ["sleep", "poll", 0],
   },
   {
@@ -69,7 +74,7 @@ export interface Case {
 }
 
 export function casesOf(quick: boolean): Case[] {
-  const polled = [PINGPONG, "ib_send_lat", "c-poll", ...(quick ? [] : ["c-spin"])];
+  const polled = [PINGPONG, "ib_send_lat", "c-drive", ...(quick ? [] : ["c-poll", "c-spin"])];
   const woken = [PINGPONG_EVENTS, "c-wake"];
   const cases: Case[] = [];
   for (const [bytes, count] of [

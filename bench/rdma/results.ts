@@ -148,7 +148,7 @@ function readBun(
 
 /** What polls is compared with what polls, what sleeps with what sleeps. */
 function baseOf({ mode, cores, entrant }: Group): string {
-  const polls = ["c-poll", "c-spin", "bun-poll", PINGPONG, "ib_send_lat"].includes(entrant);
+  const polls = ["c-drive", "c-poll", "c-spin", "bun-poll", PINGPONG, "ib_send_lat"].includes(entrant);
   if (mode === "oneway") return cores === "two" ? SEND_BW : "";
   if (mode === "thereAndBack") return cores === "one" ? PINGPONG_EVENTS : PINGPONG;
   return polls && cores === "two" ? PINGPONG : PINGPONG_EVENTS;

@@ -57,6 +57,10 @@ void zap_engine_unlock(struct zap_engine *engine) {
 
 /* ---- one turn ---- */
 
+struct moments {
+  uint64_t now, asked;
+};
+
 static bool take_completions(struct zap_engine *engine) {
   struct ibv_wc wc[BATCH];
   engine->counts.polls++;
@@ -95,30 +99,36 @@ static void take_async(struct zap_engine *engine) {
   }
 }
 
-/* With the lock. */
-static bool turn_once(struct zap_engine *engine, uint64_t *asked) {
-  bool busy = false;
-  engine->now = zap_now();
-  if (room_for_events(engine)) {
-    if (engine->now - *asked > ASYNC_NS) {
-      *asked = engine->now;
-      take_async(engine);
-    }
-    if (take_completions(engine)) busy = true;
-    if (zap_incoming_take_back(engine)) busy = true;
-    if (zap_outgoing_take(engine)) busy = true;
-    for (uint32_t i = 0; i < engine->settings.flows && engine->flow_count > 0; i++) {
-      struct zap_flow *flow = &engine->flows[i];
-      if (flow->state != ZAP_FLOW_FREE && zap_flow_turn(engine, flow)) busy = true;
-    }
-  }
-  publish(engine);
-  return busy;
+/* What has come: from the device, and from the caller. */
+static bool gather(struct zap_engine *engine) {
+  bool any = take_completions(engine);
+  if (zap_incoming_take_back(engine)) any = true;
+  if (zap_outgoing_take(engine)) any = true;
+  return any;
 }
 
-static bool turn(struct zap_engine *engine, uint64_t *asked) {
+static bool turn_flows(struct zap_engine *engine) {
+  bool any = false;
+  /* From behind: one that ends makes way for the last. */
+  for (uint32_t i = engine->flow_count; i-- > 0;)
+    if (zap_flow_turn(engine, &engine->flows[engine->there[i]])) any = true;
+  return any;
+}
+
+/* `at`: when it was, and when the device was last asked for what it has to say beside completions. */
+static bool turn(struct zap_engine *engine, struct moments *at) {
   pthread_mutex_lock(&engine->lock);
-  bool busy = turn_once(engine, asked);
+  engine->now = at->now = zap_now();
+  bool busy = false;
+  if (room_for_events(engine)) {
+    if (at->now - at->asked > ASYNC_NS) {
+      at->asked = at->now;
+      take_async(engine);
+    }
+    if (gather(engine)) busy = true;
+    if (turn_flows(engine)) busy = true;
+  }
+  publish(engine);
   pthread_mutex_unlock(&engine->lock);
   return busy;
 }
@@ -146,8 +156,17 @@ void zap_engine_kick(struct zap_engine *engine) {
     wake(engine);
     return;
   }
-  uint64_t asked = UINT64_MAX;
-  bool more = turn_once(engine, &asked) && turn_once(engine, &asked);
+  bool more = false;
+  /* What depends on time alone is the node's thread's. */
+  if (room_for_events(engine) && gather(engine)) {
+    engine->now = zap_now();
+    engine->visited = (engine->settings.flags & ZAP_GPUDIRECT_DRIVEN) == 0;
+    engine->postponed = false;
+    more = turn_flows(engine) && turn_flows(engine);
+    engine->visited = false;
+    if (engine->postponed) more = true;
+    publish(engine);
+  }
   arm(engine);
   if (has_work(engine)) more = true;
   pthread_mutex_unlock(&engine->lock);
@@ -159,12 +178,12 @@ static void drain(int fd) {
   while (read(fd, &count, sizeof count) > 0) continue;
 }
 
-static void sleep_until_something(struct zap_engine *engine) {
+static void sleep_until_something(struct zap_engine *engine, struct moments *at) {
   arm(engine);
-  bool asked = ibv_req_notify_cq(engine->cq, 0) == 0;
+  bool driven = (engine->settings.flags & ZAP_GPUDIRECT_DRIVEN) != 0;
+  bool asked = driven || ibv_req_notify_cq(engine->cq, 0) == 0;
   /* What came before that makes no event: the next turn finds it. */
-  uint64_t asked_async = UINT64_MAX;
-  if (!asked || has_work(engine) || turn(engine, &asked_async)) return;
+  if (!asked || has_work(engine) || turn(engine, at)) return;
   pthread_mutex_lock(&engine->lock);
   engine->counts.sleeps++;
   pthread_mutex_unlock(&engine->lock);
@@ -180,17 +199,19 @@ static void sleep_until_something(struct zap_engine *engine) {
     if (engine->verbs->get_cq_event(engine->channel, &cq, &context) == 0) engine->verbs->ack_cq_events(cq, 1);
   }
   if (waiting[1].revents & POLLIN) drain(engine->kick_fd);
+  if (waiting[2].revents & POLLIN) at->asked = 0;
 }
 
 static void end_flows(struct zap_engine *engine) {
-  uint64_t asked = UINT64_MAX, until = zap_now() + FLUSH_NS;
+  struct moments at = {.now = zap_now()};
+  uint64_t until = at.now + FLUSH_NS;
   pthread_mutex_lock(&engine->lock);
   engine->now = zap_now();
   for (uint32_t i = 0; i < engine->settings.flows; i++)
     if (engine->flows[i].state != ZAP_FLOW_FREE) zap_flow_fail(engine, &engine->flows[i], ZAP_DOWN_CLOSED, 0);
   pthread_mutex_unlock(&engine->lock);
   while (zap_now() < until) {
-    bool busy = turn(engine, &asked);
+    bool busy = turn(engine, &at);
     pthread_mutex_lock(&engine->lock);
     bool left = engine->flow_count > 0;
     pthread_mutex_unlock(&engine->lock);
@@ -206,16 +227,17 @@ static void end_flows(struct zap_engine *engine) {
 }
 
 void zap_engine_run(struct zap_engine *engine) {
-  bool spin = (engine->settings.flags & ZAP_GPUDIRECT_SPIN) != 0;
-  uint64_t busy_at = zap_now(), asked = 0;
+  bool spin = (engine->settings.flags & ZAP_GPUDIRECT_SPIN) != 0, driven = (engine->settings.flags & ZAP_GPUDIRECT_DRIVEN) != 0;
+  struct moments at = {.now = zap_now()};
+  uint64_t busy_at = at.now;
   while (!atomic_load_explicit(&engine->stop, memory_order_relaxed)) {
     /* Whoever wants in for once must not wait until this thread has nothing to do. */
     for (int i = 0; i < 100 && atomic_load_explicit(&engine->visitors, memory_order_relaxed) > 0; i++) (void)sched_yield();
-    if (turn(engine, &asked)) {
-      busy_at = zap_now();
+    if (turn(engine, &at)) {
+      busy_at = at.now;
     } else if (!spin) {
-      if (zap_now() - busy_at < QUIET_NS) (void)sched_yield();
-      else sleep_until_something(engine);
+      if (!driven && at.now - busy_at < QUIET_NS) (void)sched_yield();
+      else sleep_until_something(engine, &at);
     }
   }
   end_flows(engine);
@@ -246,8 +268,9 @@ static int32_t allocate(struct zap_engine *engine) {
   engine->free_slabs = calloc(s->slab_count, sizeof *engine->free_slabs);
   engine->slab_flow = calloc(s->slab_count, sizeof *engine->slab_flow);
   engine->flows = calloc(s->flows, sizeof *engine->flows);
+  engine->there = calloc(s->flows, sizeof *engine->there);
   if (engine->blocks == NULL || engine->handed_block == NULL || engine->parcels == NULL || engine->free_slabs == NULL ||
-      engine->slab_flow == NULL || engine->flows == NULL)
+      engine->slab_flow == NULL || engine->flows == NULL || engine->there == NULL)
     return zap_fail(ZAP_E_MEMORY, "out of memory for an engine");
   for (uint32_t i = 0; i < ZAP_GPUDIRECT_MESSAGES; i++) engine->blocks[i].next = i + 1 < ZAP_GPUDIRECT_MESSAGES ? i + 1 : ZAP_NONE;
   for (uint32_t i = 0; i < s->slab_count; i++) engine->free_slabs[i] = s->slab_count - 1 - i;
@@ -302,6 +325,7 @@ void zap_engine_destroy(struct zap_engine *engine) {
   free(engine->parcels);
   free(engine->free_slabs);
   free(engine->slab_flow);
+  free(engine->there);
   for (uint32_t i = 0; engine->flows != NULL && i < engine->settings.flows; i++) free(engine->flows[i].incoming);
   free(engine->flows);
   (void)pthread_mutex_destroy(&engine->lock);

@@ -119,6 +119,7 @@ enum zap_down_reason {
 struct zap_flow {
   enum zap_flow_state state;
   uint32_t index, generation;
+  uint32_t place; /* in `there` */
   struct ibv_qp *qp;
   bool told_of; /* the caller waits for its end */
   bool draining, closing, finish_sent, finish_heard, active;
@@ -190,6 +191,7 @@ struct zap_engine {
   struct zap_ring_end handoff, returns, sends, dones, events;
   uint64_t taken;
   bool handed, finished, told;
+  bool visited, postponed; /* the turn is a caller's, who is not kept waiting by registrations; there is one for the node's thread */
 
   struct zap_arena *arena;
   struct zap_block *blocks;
@@ -203,6 +205,7 @@ struct zap_engine {
 
   struct zap_parcel *parcels;
   struct zap_flow *flows;
+  uint32_t *there; /* indices of the flows that are not free, in any order */
   uint32_t flow_count;
 
   /* With the lock: queue pairs for the thread that destroys them, and whether it is there. */

@@ -93,7 +93,8 @@ int32_t zap_flow_begin(struct zap_engine *engine, zap_gpudirect_offer *offer) {
     return status;
   }
   flow->state = ZAP_FLOW_BEGUN;
-  engine->flow_count++;
+  flow->place = engine->flow_count++;
+  engine->there[flow->place] = flow->index;
   (void)zap_incoming_post(engine, flow);
   uint32_t sequence = 0;
   /* By its number: older C libraries do not have it. */
@@ -293,7 +294,9 @@ static void conclude(struct zap_engine *engine, struct zap_flow *flow) {
     engine->counts.undelivered += flow->failed;
   }
   flow->state = ZAP_FLOW_FREE;
-  engine->flow_count--;
+  uint32_t last = engine->there[--engine->flow_count];
+  engine->there[flow->place] = last;
+  engine->flows[last].place = flow->place;
 }
 
 static void destroy(struct zap_engine *engine, struct zap_grave *grave) {

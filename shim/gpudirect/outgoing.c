@@ -205,6 +205,10 @@ static bool hide_taken(struct zap_engine *engine, struct zap_flow *flow) {
   for (uint32_t id = 0; id < ZAP_OFFERS && flow->taken_count > 0; id++) {
     struct zap_shown *shown = &flow->shown[id];
     if (!shown->taken || shown->hiding || !zap_outgoing_has_slots(flow, 2)) continue;
+    if (engine->visited && shown->region != NULL) {
+      engine->postponed = true;
+      continue;
+    }
     flow->taken_count--;
     hide(engine, flow, shown);
     any = true;
@@ -219,6 +223,10 @@ static bool send_large(struct zap_engine *engine, struct zap_flow *flow, uint32_
   uint32_t id = 0;
   while (id < ZAP_OFFERS && flow->shown[id].used) id++;
   if (id == ZAP_OFFERS) return false;
+  if (engine->visited && !engine->windows) {
+    engine->postponed = true;
+    return false;
+  }
   struct zap_shown *shown = &flow->shown[id];
   const struct zap_parcel *parcel = &engine->parcels[token];
   if (!show(engine, flow, shown, parcel)) {

@@ -31,9 +31,10 @@
 
 /* Bits of zap_gpudirect_settings.flags. */
 enum zap_gpudirect_flag {
-  ZAP_GPUDIRECT_SPIN = 1,      /* the node's thread polls on; else it sleeps on the completion channel after a millisecond without work */
+  ZAP_GPUDIRECT_SPIN = 1,      /* the node's thread polls on; else it sleeps on the completion channel when there is no more work */
   ZAP_GPUDIRECT_NO_WINDOWS = 2, /* registers each large message instead of binding a memory window, as where the device has none */
-  ZAP_GPUDIRECT_WINDOWS = 4    /* binds memory windows on soft-RoCE too, which does it again when it sends something again, and then fails */
+  ZAP_GPUDIRECT_WINDOWS = 4,   /* binds memory windows on soft-RoCE too, which does it again when it sends something again, and then fails */
+  ZAP_GPUDIRECT_DRIVEN = 8     /* the caller polls: it calls zap_gpudirect_kick all the time, and the node's thread is there for what depends on time */
 };
 
 /* What the memory is that received messages lie in, and how it was registered. Managed memory cannot be. */
@@ -235,7 +236,10 @@ ZAP_EXPORT int32_t zap_gpudirect_flow_close(int32_t handle, uint32_t flow);
 /* Ends it now. */
 ZAP_EXPORT int32_t zap_gpudirect_flow_abort(int32_t handle, uint32_t flow);
 
-/* Wakes a node that sleeps. */
+/*
+ * For a node that sleeps: does what there is to do on the calling thread, without waiting for anything, or has the node's own thread do it where that
+ * is awake.
+ */
 ZAP_EXPORT int32_t zap_gpudirect_kick(int32_t handle);
 
 ZAP_EXPORT int32_t zap_gpudirect_stats_read(int32_t handle, zap_gpudirect_stats *stats);

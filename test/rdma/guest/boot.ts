@@ -75,7 +75,7 @@ function command({ kernel, image, memoryMiB, limitMillis }: BootOptions, job: st
     ...["-display", "none", "-monitor", "none", "-no-reboot", "-nodefaults"],
     ...["-serial", "stdio", "-serial", `file:${job}`],
     ...["-kernel", kernel, "-initrd", image],
-    ...["-append", "console=ttyS0 quiet panic=-1 oops=panic mitigations=off"],
+    ...["-append", "console=ttyS0 quiet panic=-1 oops=panic mitigations=off tsc=reliable clocksource=tsc"],
     ...["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"],
     ...share("project", ROOT),
     ...share("bun", dirname(realpathSync(process.execPath))),
