@@ -182,8 +182,8 @@ static void sleep_until_something(struct zap_engine *engine, struct moments *at)
   arm(engine);
   bool driven = (engine->settings.flags & ZAP_GPUDIRECT_DRIVEN) != 0;
   bool asked = driven || ibv_req_notify_cq(engine->cq, 0) == 0;
-  /* What came before that makes no event: the next turn finds it. */
-  if (!asked || has_work(engine) || turn(engine, at)) return;
+  /* What came before that wakes nobody: this turn finds it. */
+  if (!asked || turn(engine, at)) return;
   pthread_mutex_lock(&engine->lock);
   engine->counts.sleeps++;
   pthread_mutex_unlock(&engine->lock);

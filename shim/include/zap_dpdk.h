@@ -7,7 +7,7 @@
  * The caller's thread and the node's meet in five rings (zap_ring.h has their layout), which lie at the start of that region:
  *
  *   handoff   node to caller: a received message: address, length, peer (its flow), stamp, token
- *   returns   caller to node: token of a message that is no longer needed
+ *   returns   caller to node: token of a message that was taken from `handoff` and is no longer needed
  *   sends     caller to node: a message to be sent: address, length, peer (the flow), token (the caller's number for it, below
  *             ZAP_DPDK_MESSAGES, not used again until it came back)
  *   dones     node to caller: token of such a message whose bytes may be touched again; length is 1 where it was delivered, 0 where not

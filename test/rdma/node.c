@@ -85,8 +85,9 @@ static void abort_midway(void) {
     hear(&left);
     hear(&right_side);
     while (zap_ring_ready(&right_side.handoff) > 0) {
-      give_back(&right_side, zap_ring_read(&right_side.handoff)->token);
+      uint32_t token = zap_ring_read(&right_side.handoff)->token;
       zap_ring_consumed(&right_side.handoff);
+      give_back(&right_side, token);
       right_side.received++;
     }
     /* Somebody else has to notice: a queue pair that waits has no sign of life of its own. */
