@@ -19,8 +19,8 @@
 #define SLEEP_MS 20
 /* How often the device is asked for what it has to say beside completions. */
 #define ASYNC_NS UINT64_C(5000000)
-/* What was posted comes back within this after a queue pair was put into error, or never. */
-#define FLUSH_NS UINT64_C(2000000000)
+/* All queue pairs end within this when the node does, or are ended as they are. */
+#define END_NS UINT64_C(2000000000)
 
 /* ---- events and waking ---- */
 
@@ -204,7 +204,7 @@ static void sleep_until_something(struct zap_engine *engine, struct moments *at)
 
 static void end_flows(struct zap_engine *engine) {
   struct moments at = {.now = zap_now()};
-  uint64_t until = at.now + FLUSH_NS;
+  uint64_t until = at.now + END_NS;
   pthread_mutex_lock(&engine->lock);
   engine->now = zap_now();
   for (uint32_t i = 0; i < engine->settings.flows; i++)

@@ -253,8 +253,7 @@ void zap_incoming_received(struct zap_engine *engine, struct zap_flow *flow, uin
 void zap_incoming_flushed(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab);
 void zap_incoming_read(struct zap_flow *flow, uint32_t place);
 bool zap_incoming_turn(struct zap_engine *engine, struct zap_flow *flow);
-/* Gives back what was not handed over. */
-/* The queue pair is gone. */
+/* The queue pair is gone: hands over what has come whole, and gives back the rest. */
 void zap_incoming_end(struct zap_engine *engine, struct zap_flow *flow);
 bool zap_incoming_take_back(struct zap_engine *engine);
 void zap_incoming_free_slab(struct zap_engine *engine, uint32_t slab);

@@ -310,11 +310,11 @@ bool zap_incoming_turn(struct zap_engine *engine, struct zap_flow *flow) {
 void zap_incoming_end(struct zap_engine *engine, struct zap_flow *flow) {
   for (uint32_t slab = 0; slab < engine->settings.slab_count && flow->posted_now > 0; slab++)
     if (engine->slab_flow[slab] == flow->index + 1) zap_incoming_flushed(engine, flow, slab);
-  /* What came whole before the end is the consumer's. */
-  (void)deliver(engine, flow);
+  /* What came whole is the consumer's, also behind one that did not: its sender has been told that it was delivered, and of the other that it was not. */
   for (; flow->incoming_head != flow->incoming_tail; flow->incoming_head++) {
     struct zap_incoming *message = in_line(flow, flow->incoming_head);
-    if (message->block != NULL) free_block(engine, message->block);
+    if (message->state == ZAP_IN_READY) hand_over(engine, message);
+    else if (message->block != NULL) free_block(engine, message->block);
   }
 }
 

@@ -131,8 +131,7 @@ bool zap_outgoing_take(struct zap_engine *engine) {
   return true;
 }
 
-static void head_for(const struct zap_engine *engine, const struct zap_parcel *parcel, struct zap_head *head) {
-  (void)engine;
+static void head_for(const struct zap_parcel *parcel, struct zap_head *head) {
   head->length = parcel->length;
   memcpy(head->header, (const void *)(uintptr_t)parcel->address, sizeof head->header);
 }
@@ -254,7 +253,7 @@ static bool send_next(struct zap_engine *engine, struct zap_flow *flow) {
   uint32_t token = flow->first;
   struct zap_parcel *parcel = &engine->parcels[token];
   struct zap_head head = {.kind = ZAP_HEAD_EAGER};
-  head_for(engine, parcel, &head);
+  head_for(parcel, &head);
   uint32_t next = parcel->next;
   /* What is large may have to wait, and those before it must not wait with it. */
   bool before_large = flow->waiting > 1 && engine->parcels[next].length > flow->their_eager;

@@ -115,7 +115,7 @@ const CLASSES: readonly HostClass[] = [
     memory: "hip",
     device: "AMD Instinct (0 of 1)",
     unified: "managed, for CPU and GPU at once",
-    gpudirect: ["RDMA device", "libibverbs.so.1"],
+    gpudirect: ["RDMA device", "libibverbs.so.1", "GPU memory registration"],
     dpdk: NO_PORT,
   },
   {

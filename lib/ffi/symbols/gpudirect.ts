@@ -156,7 +156,7 @@ export const GPUDIRECT_STATS = {
 } as const satisfies Structure;
 
 /** `enum zap_gpudirect_flag`. */
-export const GPUDIRECT_FLAGS = { spin: 1, noWindows: 2, windows: 4 } as const;
+export const GPUDIRECT_FLAGS = { spin: 1, noWindows: 2, windows: 4, driven: 8 } as const;
 
 /** `enum zap_gpudirect_method`. */
 export const GPUDIRECT_METHODS = { dmaBuf: 1, peermem: 2, locked: 3, host: 4 } as const;

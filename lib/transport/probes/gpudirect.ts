@@ -9,7 +9,7 @@ import { cudaDevice, cudaPrerequisites } from "./cuda.ts";
 import { hipDevice, hipPrerequisites } from "./hip.ts";
 import { install } from "./packages.ts";
 import { met, missing, platformNeeded, row } from "./prerequisite.ts";
-import { registrationByFiles, tryRegistration, type Card } from "./registration.ts";
+import { REGISTRATION, registrationByFiles, tryRegistration, type Card } from "./registration.ts";
 import { PROBE_ROWS, probeMemory, shimLoaded } from "./shims.ts";
 import { umaKind, umaRuntime } from "./uma.ts";
 
@@ -69,7 +69,16 @@ async function gpuRows(
     const { row, method } = await tryRegistration(host, runtime, card);
     return { rows: [...rows, row], method };
   }
-  return { rows: hip ? rows : [...rows, registrationByFiles(host)], method: null };
+  return { rows: [...rows, hip ? untried() : registrationByFiles(host)], method: null };
+}
+
+/** What the driver of an AMD GPU can do is not to be seen in files. */
+function untried(): Prerequisite {
+  return missing(
+    REGISTRATION,
+    "nothing was registered: it takes a GPU and a network card that open",
+    "Mend what is missing above first.",
+  );
 }
 
 function notNeeded(prerequisite: Prerequisite): Prerequisite {

@@ -11,7 +11,7 @@
  *   blocks.ts    the memory that messages are copied into; outbox.ts: all that are on their way out
  *   flow.ts      one connection; peer.ts: one remote node, and the `send` calls that wait
  *   hub.ts       what all of these share; caretaker.ts: the timer
- * May import: memory, message, ffi, errors, ../common.
+ * May import: memory, message, ffi, errors, ../common, and the contract and settings of all wires.
  * Start at `engine.ts`. The wires import the files themselves.
  */
 export { NativeNode, type NativeEngine, type Waking } from "./engine.ts";

@@ -1,5 +1,5 @@
 /** The native node, seen from the event loop: opening it, and what it can be asked beside what every native node can. */
-import { LimitError } from "../../errors/index.ts";
+import { LimitError, ShimError } from "../../errors/index.ts";
 import {
   GPUDIRECT_EVENT_BYTES,
   GPUDIRECT_MESSAGES,
@@ -58,9 +58,12 @@ export class VerbsEngine extends NativeNode<GpudirectVerbs, NodeInfo> {
   begin(): { readonly flow: number; readonly offer: Uint8Array } {
     const offer = new Uint8Array(GPUDIRECT_OFFER.bytes);
     const status = this.verbs.call.flow_begin(this.handle, offer);
-    if (status === this.verbs.limit)
-      throw new LimitError("there are as many RDMA connections as there can be");
-    return { flow: this.verbs.check(status, "making a queue pair"), offer };
+    try {
+      return { flow: this.verbs.check(status, "making a queue pair"), offer };
+    } catch (cause) {
+      if (status !== this.verbs.limit || !(cause instanceof ShimError)) throw cause;
+      throw new LimitError(cause.message);
+    }
   }
 
   /** Takes what the far end offered. Throws `ShimError`; then the flow is gone. */

@@ -10,10 +10,11 @@
  *   said.ts        what two nodes say to each other on a link of the sockets wire
  *   peer.ts        one remote node
  *   pairs.ts       the queue pairs: brought up, and what becomes of them; reasons.ts: why they end
- *   stats.ts       what is counted
+ *   stats.ts       what is counted; port-counters.ts: what a port's driver counts
  *   wire.ts        the node
  * What the dpdk wire has as well (rings, memory, messages in and out) is in `../native`, what all wires have in `../common`.
- * May import: memory, message, ffi, settings, errors, ../native, ../sockets, ../common.
+ * May import: memory, message, ffi, settings, errors, ../native, ../sockets, ../common,
+ * and the contract and settings of all wires.
  * Start at `wire.ts`, then `pairs.ts`.
  */
 export { VerbsEngine, type VerbsHost } from "./engine.ts";
