@@ -140,9 +140,10 @@ static bool has_work(const struct zap_engine *engine) {
          __atomic_load_n(&engine->returns.ring->tail, __ATOMIC_SEQ_CST) != engine->returns.mine;
 }
 
-static void arm(struct zap_engine *engine) {
-  __atomic_store_n(&engine->sends.ring->armed, 1, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&engine->returns.ring->armed, 1, __ATOMIC_SEQ_CST);
+/* Whether the caller is to kick. */
+static void arm(struct zap_engine *engine, uint32_t armed) {
+  __atomic_store_n(&engine->sends.ring->armed, armed, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&engine->returns.ring->armed, armed, __ATOMIC_SEQ_CST);
 }
 
 static void wake(struct zap_engine *engine) {
@@ -167,7 +168,8 @@ void zap_engine_kick(struct zap_engine *engine) {
     if (engine->postponed) more = true;
     publish(engine);
   }
-  arm(engine);
+  /* Who is awake looks by itself. */
+  if (atomic_load(&engine->asleep)) arm(engine, 1);
   if (has_work(engine)) more = true;
   pthread_mutex_unlock(&engine->lock);
   if (more) wake(engine);
@@ -178,11 +180,10 @@ static void drain(int fd) {
   while (read(fd, &count, sizeof count) > 0) continue;
 }
 
-static void sleep_until_something(struct zap_engine *engine, struct moments *at) {
-  arm(engine);
+static void sleep_now(struct zap_engine *engine, struct moments *at) {
   bool driven = (engine->settings.flags & ZAP_GPUDIRECT_DRIVEN) != 0;
   bool asked = driven || ibv_req_notify_cq(engine->cq, 0) == 0;
-  /* What came before that wakes nobody: this turn finds it. */
+  /* What came before that, and before `armed`, wakes nobody: this turn finds it. */
   if (!asked || turn(engine, at)) return;
   pthread_mutex_lock(&engine->lock);
   engine->counts.sleeps++;
@@ -200,6 +201,14 @@ static void sleep_until_something(struct zap_engine *engine, struct moments *at)
   }
   if (waiting[1].revents & POLLIN) drain(engine->kick_fd);
   if (waiting[2].revents & POLLIN) at->asked = 0;
+}
+
+static void sleep_until_something(struct zap_engine *engine, struct moments *at) {
+  atomic_store(&engine->asleep, true);
+  arm(engine, 1);
+  sleep_now(engine, at);
+  atomic_store(&engine->asleep, false);
+  arm(engine, 0);
 }
 
 static void end_flows(struct zap_engine *engine) {
