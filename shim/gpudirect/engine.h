@@ -1,7 +1,7 @@
 /*
  * The engine: what happens between queue pairs and the five rings of zap_gpudirect.h. One thread posts and takes completions; functions
- * of the caller's come in by a lock. engine.c is the thread and the lock, flow.c a queue pair's life, incoming.c what is received,
- * outgoing.c what is sent. No global state.
+ * of the caller's come in by a lock. engine.c is the thread and the lock, rise.c how a queue pair begins, flow.c its life after that,
+ * incoming.c what is received, outgoing.c what is sent. No global state.
  *
  * What two nodes say to each other: every SEND begins with 64 bytes, struct zap_head. A message of up to eager_bytes follows its
  * head into a slab that the receiver has posted. Of a larger one the head tells where it lies: the receiver finds memory for it,
@@ -231,13 +231,15 @@ void zap_engine_stats(struct zap_engine *engine, zap_gpudirect_stats *stats);
 /* engine.c, with the lock like all below */
 zap_gpudirect_event *zap_engine_event(struct zap_engine *engine, uint32_t kind);
 
+/* rise.c */
+int32_t zap_flow_begin(struct zap_engine *engine, zap_gpudirect_offer *offer);
+/* Begins to bring it up: an event tells what comes of it. */
+int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gpudirect_offer *offer);
+
 /* flow.c */
 static inline uint32_t zap_flow_number(const struct zap_flow *flow) { return flow->generation << 16 | flow->index; }
 struct zap_flow *zap_flow_find(struct zap_engine *engine, uint32_t number);
-int32_t zap_flow_begin(struct zap_engine *engine, zap_gpudirect_offer *offer);
 void zap_flow_close(struct zap_engine *engine, struct zap_flow *flow);
-/* Begins to bring it up: an event tells what comes of it. */
-int32_t zap_flow_accept(struct zap_engine *engine, uint32_t number, const zap_gpudirect_offer *offer);
 /* Brings it down: nothing more is sent, its queue pair is put into error, and it ends when all that was posted has come back. */
 void zap_flow_fail(struct zap_engine *engine, struct zap_flow *flow, uint32_t reason, uint32_t status);
 /* Everything that is due for it. True where that was anything. */
