@@ -5,8 +5,8 @@ import { SOAK, testFuzzing } from "./fuzzing.ts";
 import { ADDRESS, COMPILER, finish, IN_CI, ROOT, sources, Workshop } from "./toolchain.ts";
 
 /** Worlds with sanitizers, and worlds without. A world is 2 to 600 s of virtual time, and some 3 ms of ours. */
-const WORLDS = SOAK ? 2_000 : 600;
-const FAST_WORLDS = SOAK ? 10_000 : 3_000;
+const WORLDS = SOAK ? 1_200 : 600;
+const FAST_WORLDS = SOAK ? 6_000 : 3_000;
 
 const FAST = ["-O2"];
 const NATIVE = join(ROOT, "test/native");
