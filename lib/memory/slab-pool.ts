@@ -19,6 +19,8 @@ export const POISON = 0xdb;
 export interface PoolOptions {
   /** Most bytes that the kind is asked for in all; 0 for no bound. */
   readonly poolBytes: number;
+  /** What an operator sets for it, for the error that says that it is too little. Default: `poolBytes (ZAP_UMA_POOL_BYTES)`. */
+  readonly setting?: string;
   /**
    * Touching a buffer as the wrong owner throws, a release fills the memory with 0xDB and empties its views, and leaks are reported
    * one by one with where they were asked for. It costs some microseconds a buffer. Default: `ZAP_DEBUG=1`.
@@ -57,6 +59,7 @@ export class SlabPool implements BufferHome {
   readonly kind: MemoryKind;
   readonly poolBytes: number;
   readonly debug: boolean;
+  private readonly setting: string;
   private readonly store: SlabStore;
   private readonly waiters = new Waiters();
   private readonly leaks: Leaks;
@@ -68,6 +71,7 @@ export class SlabPool implements BufferHome {
   /** Takes the kind over: closing the pool closes it. Throws `ConfigError` for a `poolBytes` that is not a size. */
   constructor(kind: MemoryKind, options: PoolOptions) {
     const { poolBytes, debug = debugMode(), onLeak = warnOfLeak } = options;
+    this.setting = options.setting ?? "poolBytes (ZAP_UMA_POOL_BYTES)";
     if (!Number.isSafeInteger(poolBytes) || poolBytes < 0)
       throw new ConfigError(`poolBytes is ${String(poolBytes)}; it takes whole bytes, 0 for no bound`);
     this.kind = kind;
@@ -250,9 +254,7 @@ export class SlabPool implements BufferHome {
       );
     const { largest, limit } = this.store;
     return largest === limit
-      ? new PoolError(
-          `alloc: ${size} bytes never fit into a pool of ${limit}: raise poolBytes (ZAP_UMA_POOL_BYTES)`,
-        )
+      ? new PoolError(`alloc: ${size} bytes never fit into a pool of ${limit}: raise ${this.setting}`)
       : new PoolError(`alloc: ${size} bytes are more than one buffer can have, ${largest}`);
   }
 }

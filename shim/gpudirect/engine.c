@@ -93,8 +93,10 @@ static void take_async(struct zap_engine *engine) {
                                     event.event_type == IBV_EVENT_QP_REQ_ERR
                                 ? event.element.qp
                                 : NULL;
-    for (uint32_t i = 0; broken != NULL && i < engine->settings.flows; i++)
-      if (engine->flows[i].qp == broken) zap_flow_fail(engine, &engine->flows[i], ZAP_DOWN_BROKEN, 0);
+    /* Then no completion comes any more, and nobody would ever hear of it. */
+    bool all = event.event_type == IBV_EVENT_CQ_ERR || event.event_type == IBV_EVENT_DEVICE_FATAL;
+    for (uint32_t i = 0; (all || broken != NULL) && i < engine->settings.flows; i++)
+      if (engine->flows[i].qp != NULL && (all || engine->flows[i].qp == broken)) zap_flow_fail(engine, &engine->flows[i], ZAP_DOWN_BROKEN, 0);
     engine->verbs->ack_async_event(&event);
   }
 }
@@ -266,7 +268,9 @@ static int32_t make_queue(struct zap_engine *engine) {
   uint64_t entries = (uint64_t)s->flows * (ZAP_SEND_SLOTS + s->receives);
   if (entries > (uint64_t)s->hca->max_completions) entries = (uint64_t)s->hca->max_completions;
   engine->cq = engine->verbs->create_cq(s->hca->context, (int)entries, NULL, engine->channel, 0);
-  return engine->cq == NULL ? zap_verbs_fail("ibv_create_cq", engine->settings.hca->name, errno) : ZAP_OK;
+  if (engine->cq == NULL) return zap_verbs_fail("ibv_create_cq", engine->settings.hca->name, errno);
+  engine->flows_most = (uint32_t)(entries / (ZAP_SEND_SLOTS + s->receives));
+  return ZAP_OK;
 }
 
 static int32_t allocate(struct zap_engine *engine) {
@@ -282,6 +286,7 @@ static int32_t allocate(struct zap_engine *engine) {
       engine->slab_flow == NULL || engine->flows == NULL || engine->there == NULL)
     return zap_fail(ZAP_E_MEMORY, "out of memory for an engine");
   for (uint32_t i = 0; i < ZAP_GPUDIRECT_MESSAGES; i++) engine->blocks[i].next = i + 1 < ZAP_GPUDIRECT_MESSAGES ? i + 1 : ZAP_NONE;
+  engine->free_blocks = ZAP_GPUDIRECT_MESSAGES;
   for (uint32_t i = 0; i < s->slab_count; i++) engine->free_slabs[i] = s->slab_count - 1 - i;
   engine->free_slab_count = s->slab_count;
   for (uint32_t i = 0; i < s->flows; i++) engine->flows[i].index = i;

@@ -132,6 +132,7 @@ struct zap_flow {
   uint32_t posted;         /* ever, as the peer counts them */
   uint32_t posted_now;
   uint32_t told;           /* of `posted`, in the last head */
+  uint32_t mere;           /* of those since then, posted in place of what brought nothing but credits */
   struct zap_incoming *incoming; /* a ring, in the order of their coming */
   uint32_t incoming_head, incoming_tail, incoming_mask;
   uint32_t reading; /* reads that are posted */
@@ -196,6 +197,7 @@ struct zap_engine {
   struct zap_arena *arena;
   struct zap_block *blocks;
   uint32_t free_block;
+  uint32_t free_blocks, slab_blocks; /* how many are free, and how many have a slab */
   uint32_t *handed_block;
   uint32_t *free_slabs;    /* a stack */
   uint32_t *slab_flow;     /* 1 + the flow that has posted it, or 0 */
@@ -206,7 +208,7 @@ struct zap_engine {
   struct zap_parcel *parcels;
   struct zap_flow *flows;
   uint32_t *there; /* indices of the flows that are not free, in any order */
-  uint32_t flow_count;
+  uint32_t flow_count, flows_most; /* as many as the completion queue has room for */
 
   /* With the lock: queue pairs for the thread that destroys them, and whether it is there. */
   struct zap_grave *graves;

@@ -53,6 +53,18 @@ static bool post(struct zap_engine *engine, struct zap_flow *flow) {
   return true;
 }
 
+/* Slabs that other flows lack of those that are for control: nobody else gets them, or what frees memory would not get through. */
+static uint32_t owed(const struct zap_engine *engine, const struct zap_flow *flow) {
+  if (engine->free_slab_count >= engine->flow_count * ZAP_CONTROL_CREDITS) return 0;
+  uint32_t slabs = 0;
+  for (uint32_t i = 0; i < engine->flow_count; i++) {
+    const struct zap_flow *other = &engine->flows[engine->there[i]];
+    bool lives = other->state == ZAP_FLOW_BEGUN || other->state == ZAP_FLOW_RISING || other->state == ZAP_FLOW_OPEN;
+    if (other != flow && lives && other->posted_now < ZAP_CONTROL_CREDITS) slabs += ZAP_CONTROL_CREDITS - other->posted_now;
+  }
+  return slabs;
+}
+
 /*
  * As many as there should be. Who has its fill of what nobody takes gets no more than what control needs: the peer keeps that many
  * credits back, so no message comes.
@@ -61,8 +73,11 @@ bool zap_incoming_post(struct zap_engine *engine, struct zap_flow *flow) {
   uint32_t in_hand = flow->incoming_tail - flow->incoming_head;
   bool full = in_hand + engine->settings.receives + ZAP_OFFERS > flow->incoming_mask || flow->charged >= engine->settings.receive_bytes || (engine->charged >= engine->settings.total_bytes && flow->charged > 0);
   uint32_t wanted = full ? ZAP_CONTROL_CREDITS : engine->settings.receives;
+  if (flow->posted_now >= wanted || engine->free_slab_count == 0) return false;
+  uint32_t others = owed(engine, flow);
   bool posted = false;
-  while (flow->posted_now < wanted && post(engine, flow)) posted = true;
+  while (flow->posted_now < wanted && (flow->posted_now < ZAP_CONTROL_CREDITS || engine->free_slab_count > others) && post(engine, flow))
+    posted = true;
   return posted;
 }
 
@@ -77,15 +92,24 @@ static void uncharge(struct zap_engine *engine, struct zap_block *block) {
 
 static void free_block(struct zap_engine *engine, struct zap_block *block) {
   if (block->charge > 0) uncharge(engine, block);
-  if (block->slab != ZAP_NONE) zap_incoming_free_slab(engine, block->slab);
-  else zap_arena_give(engine->arena, block->offset, block->length);
+  if (block->slab != ZAP_NONE) {
+    zap_incoming_free_slab(engine, block->slab);
+    engine->slab_blocks--;
+  } else {
+    zap_arena_give(engine->arena, block->offset, block->length);
+  }
+  engine->free_blocks++;
   block->out = false;
   block->next = engine->free_block;
   engine->free_block = (uint32_t)(block - engine->blocks);
 }
 
 static struct zap_block *new_block(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, uint32_t length) {
+  /* Every slab may come to need one at any time. */
+  if (slab == ZAP_NONE && engine->free_blocks <= engine->settings.slab_count - engine->slab_blocks) return NULL;
   if (engine->free_block == ZAP_NONE) return NULL;
+  engine->free_blocks--;
+  if (slab != ZAP_NONE) engine->slab_blocks++;
   struct zap_block *block = &engine->blocks[engine->free_block];
   engine->free_block = block->next;
   block->slab = slab;
@@ -160,9 +184,18 @@ static struct zap_incoming *append(struct zap_flow *flow) {
 }
 
 static bool eager(struct zap_engine *engine, struct zap_flow *flow, uint32_t slab, const struct zap_head *head) {
-  struct zap_incoming *message = append(flow);
-  struct zap_block *block = message == NULL ? NULL : new_block(engine, flow, slab, head->length);
+  struct zap_block *block = new_block(engine, flow, slab, head->length);
   if (block == NULL) return false;
+  struct zap_incoming *message = append(flow);
+  if (message == NULL) {
+    /* Its slab is the caller's. */
+    uncharge(engine, block);
+    block->next = engine->free_block;
+    engine->free_block = (uint32_t)(block - engine->blocks);
+    engine->free_blocks++;
+    engine->slab_blocks--;
+    return false;
+  }
   message->block = block;
   message->state = ZAP_IN_READY;
   message->verdict = judge(engine, head->header, head->length);
@@ -206,7 +239,10 @@ static bool understand(struct zap_engine *engine, struct zap_flow *flow, uint32_
       return taken;
     case ZAP_HEAD_OFFER: *fault = behind != 0 || head->length == 0 || flow->finish_heard || !offered(engine, flow, head); return false;
     case ZAP_HEAD_TAKEN: *fault = behind != 0 || !zap_outgoing_taken(flow, head->id); return false;
-    case ZAP_HEAD_CREDIT: *fault = behind != 0; return false;
+    case ZAP_HEAD_CREDIT:
+      *fault = behind != 0;
+      flow->mere++;
+      return false;
     case ZAP_HEAD_FINISH:
       *fault = behind != 0 || flow->finish_heard;
       flow->finish_heard = true;

@@ -90,7 +90,9 @@ static int32_t lay_out(struct zap_node *node) {
   seen->event_slots = 1024;
   while (seen->event_slots < 4 * s->flows) seen->event_slots *= 2;
   uint64_t rings = 4 * ring + round_up(ZAP_RING_HEAD_BYTES + (uint64_t)seen->event_slots * ZAP_GPUDIRECT_EVENT_BYTES, PAGE);
-  node->slabs = (uint32_t)(s->eager_area / s->eager_bytes);
+  /* Each may hold a message, and some are left for larger ones. */
+  uint64_t slabs = s->eager_area / s->eager_bytes, slabs_most = ZAP_GPUDIRECT_MESSAGES / 4 * 3;
+  node->slabs = (uint32_t)(slabs < slabs_most ? slabs : slabs_most);
   uint64_t heads = round_up(((uint64_t)node->slabs + (uint64_t)s->flows * ZAP_SEND_SLOTS) * ZAP_HEAD_BYTES, PAGE);
   seen->handoff_offset = 0;
   seen->returns_offset = (uint32_t)ring;

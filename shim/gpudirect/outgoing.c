@@ -71,6 +71,7 @@ static bool send_head(struct zap_engine *engine, struct zap_flow *flow, const st
   engine->counts.sends++;
   flow->used++;
   flow->told = at->credits;
+  flow->mere = 0;
   return true;
 }
 
@@ -295,9 +296,15 @@ static bool send_takens(struct zap_engine *engine, struct zap_flow *flow) {
   return any;
 }
 
-/* A quarter of the receives is news; fewer are told with the next thing that is sent. */
+/*
+ * A quarter of the receives is news; fewer are told with the next thing that is sent. But who has none left but those for control would wait for
+ * them for ever: a flow may have fewer receives than a quarter, and while nobody takes messages none but those for control. Two of them, or one
+ * that is not in place of a credit, so that credits that are told each other come to an end.
+ */
 static bool send_credit(struct zap_engine *engine, struct zap_flow *flow) {
-  if (flow->posted - flow->told < engine->settings.receives / 4 || credits_of(flow) == 0 || !zap_outgoing_has_slots(flow, 2)) return false;
+  uint32_t news = flow->posted - flow->told, left = flow->told - (flow->posted - flow->posted_now);
+  bool due = news >= engine->settings.receives / 4 || (left <= ZAP_CONTROL_CREDITS && (news >= 2 || news > flow->mere));
+  if (!due || credits_of(flow) == 0 || !zap_outgoing_has_slots(flow, 2)) return false;
   struct zap_head head = {.kind = ZAP_HEAD_CREDIT};
   return send_head(engine, flow, &head, 0, 0, ZAP_POSTED_CONTROL, ZAP_NONE, true);
 }

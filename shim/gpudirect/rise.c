@@ -70,6 +70,9 @@ int32_t zap_flow_begin(struct zap_engine *engine, zap_gpudirect_offer *offer) {
   for (uint32_t i = 0; i < s->flows && flow == NULL; i++)
     if (engine->flows[i].state == ZAP_FLOW_FREE) flow = &engine->flows[i];
   if (flow == NULL) return zap_fail(ZAP_E_LIMIT, "%u queue pairs are as many as there may be", s->flows);
+  if (engine->flow_count >= engine->flows_most)
+    return zap_fail(ZAP_E_LIMIT, "the completion queue of %s has room for %u queue pairs with %u receives each", s->hca->name,
+                    engine->flows_most, s->receives);
   if (engine->free_slab_count < ZAP_CONTROL_CREDITS * 2)
     return zap_fail(ZAP_E_LIMIT, "the slabs of %u bytes are all in use: no queue pair can be given any", s->eager_bytes);
   if (flow->incoming == NULL) flow->incoming = calloc(IN_LINE, sizeof *flow->incoming);

@@ -92,6 +92,7 @@ class Side {
       kind,
       { devicePtr: this.region.devicePtr!, handle: this.region.handle },
       {
+        setting: "ZAP_SOME_BYTES",
         debug,
         kindOwnsRegion: true,
         received: {

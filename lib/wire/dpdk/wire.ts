@@ -91,6 +91,7 @@ export class DpdkWire {
     const fault = (error: PoolError): void => events.emit({ type: "error", peer: null, error });
     const memory = new NodeMemory(engine, kind, device, {
       debug,
+      setting: "ZAP_DPDK_REGION_BYTES",
       onLeak: (leak) => fault(new PoolError(leakText(leak))),
       onFault: fault,
     });

@@ -29,6 +29,8 @@ export interface ReceivedOnDevice {
 
 export interface MemoryOptions {
   readonly debug: boolean;
+  /** The environment variable that says how large the region is. */
+  readonly setting: string;
   /** Where received messages lie, if not in the region. */
   readonly received?: ReceivedOnDevice | null;
   /** Closing the kind gives the region itself back: it is not the native side's. */
@@ -84,7 +86,12 @@ export class NodeMemory {
       this.poolClosed = true;
       return this.changed();
     };
-    this.pool = new SlabPool(kind, { poolBytes, debug: options.debug, onLeak: options.onLeak });
+    this.pool = new SlabPool(kind, {
+      poolBytes,
+      setting: options.setting,
+      debug: options.debug,
+      onLeak: options.onLeak,
+    });
   }
 
   /** Messages that lie here are `look().subarray(...)`. Also where a user has transferred an earlier view away. */

@@ -91,6 +91,7 @@ export class VerbsWire implements Above {
     const fault = (error: PoolError): void => events.emit({ type: "error", peer: null, error });
     const memory = new NodeMemory(engine, kind, device, {
       debug,
+      setting: "ZAP_GPUDIRECT_REGION_BYTES",
       received,
       kindOwnsRegion: device !== null,
       onLeak: (leak) => fault(new PoolError(leakText(leak))),
