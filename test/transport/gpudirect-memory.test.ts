@@ -336,6 +336,13 @@ describe.skipIf(none)("the probe of GPU memory registration", () => {
     expect(seen.seen).toEndWith("; nothing was registered");
   });
 
+  test("without a network card page-locked memory, where it was asked for, takes no module", async () => {
+    fabric().set("devices", 0);
+    const { seen } = await row({ ZAP_GPUDIRECT_METHOD: "page-locked" });
+    expect(seen.met).toBe(true);
+    expect(seen.seen).toStartWith("page-locked memory takes no more than the GPU; by the host's files");
+  });
+
   test("without a network card it goes by the host's files, and says so", async () => {
     fabric().set("devices", 0);
     const { seen } = await row();

@@ -1,6 +1,6 @@
 /** `gpudirect`: an RDMA network card that writes into memory that a GPU reads in place. Linux only. */
 import { cText, readPrerequisites } from "../../ffi/index.ts";
-import { gpudirectEnvironment, type GpudirectEnvironment } from "../../wire/index.ts";
+import { gpudirectEnvironment, type GpudirectEnvironment, type MethodChoice } from "../../wire/index.ts";
 import type { Capabilities, Prerequisite, Probe } from "../contract.ts";
 import type { GpuMethod } from "../gpudirect-memory.ts";
 import * as hosts from "../host.ts";
@@ -27,7 +27,7 @@ export async function probeGpudirect(host: Host): Promise<Probe> {
   }
   const environment = settings(host);
   const { library, asked, card } = await ask(host, environment);
-  const { rows: gpu, method } = await gpuRows(host, card);
+  const { rows: gpu, method } = await gpuRows(host, card, environment.method);
   const usable = gpu.every((each) => each.met);
   const hostMemory = environment.hostMemory && environment.method === "auto";
   const devices = [rdmaName(host, environment), umaKind(host) === "hip" ? hipDevice(host) : cudaDevice(host)];
@@ -61,6 +61,7 @@ function settings(host: Host): GpudirectEnvironment {
 async function gpuRows(
   host: Host,
   card: Card | null,
+  choice: MethodChoice,
 ): Promise<{ readonly rows: readonly Prerequisite[]; readonly method: GpuMethod | null }> {
   const hip = umaKind(host) === "hip";
   const rows = hip ? hipPrerequisites(host) : cudaPrerequisites(host);
@@ -69,7 +70,7 @@ async function gpuRows(
     const { row, method } = await tryRegistration(host, runtime, card);
     return { rows: [...rows, row], method };
   }
-  return { rows: [...rows, hip ? untried() : registrationByFiles(host)], method: null };
+  return { rows: [...rows, hip ? untried() : registrationByFiles(host, choice)], method: null };
 }
 
 /** What the driver of an AMD GPU can do is not to be seen in files. */

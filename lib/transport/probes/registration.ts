@@ -6,7 +6,7 @@ import { closeSync } from "node:fs";
 import { ShimError, ZapError } from "../../errors/index.ts";
 import { cText, GPUDIRECT_METHODS, type Shim } from "../../ffi/index.ts";
 import { openDeviceMemory, type DeviceMemory, type DeviceOptions } from "../../memory/index.ts";
-import type { GpudirectEnvironment } from "../../wire/index.ts";
+import type { GpudirectEnvironment, MethodChoice } from "../../wire/index.ts";
 import type { Prerequisite } from "../contract.ts";
 import { closeQuietly, methodsOf, type GpuMethod } from "../gpudirect-memory.ts";
 import * as hosts from "../host.ts";
@@ -131,8 +131,10 @@ function fixes(host: Host, { name, device }: DeviceMemory): string[] {
 }
 
 /** Either of two ways lets the network card reach the GPU's own memory: NVIDIA's module for it, or the kernel's dma-buf. */
-export function registrationByFiles(host: Host): Prerequisite {
+export function registrationByFiles(host: Host, choice: MethodChoice): Prerequisite {
   const untried = "by the host's files, as nothing could be registered";
+  if (choice === "page-locked")
+    return met(REGISTRATION, `page-locked memory takes no more than the GPU; ${untried}`);
   const module = peerModule(host);
   if (module !== null) return met(REGISTRATION, `${module} is loaded; ${untried}`);
 
