@@ -117,9 +117,13 @@ describe.skipIf(none)("gpudirect with little memory left", () => {
       });
       const sinking = sink(hub).catch(() => {});
       const peers: Transport[] = [];
-      for (const name of ["first", "second", "third"]) {
+      for (const [before, name] of ["first", "second", "third"].entries()) {
         const peer = await open(name, "double1");
         peers.push(peer);
+        // What is on its way has slabs as well, and with fewer than 16 no further peer is taken.
+        await until(() => hub.stats().queuedInMessages === 0, "the consumer");
+        await until(() => hub.stats().messagesIn === before * 2_000, "the messages of those before");
+        await until(() => hub.stats().rdma!.buffersFree >= 64, "slabs");
         await peer.connect(hub.addresses[0]!);
         for (let number = 0; number < 2_000; number++)
           await within(peer.send("hub", messageOf(100, number)), `message ${number} of ${name}`, 5_000);
