@@ -4,7 +4,7 @@
  */
 import { parseArgs } from "node:util";
 import { join } from "node:path";
-import { COMPILER, ROOT, sources, Workshop } from "../test/native/toolchain.ts";
+import { COMPILER, ROOT, gpudirectSources, Workshop } from "../test/native/toolchain.ts";
 import { GuestError, hostFault, runInGuest } from "../test/rdma/guest/job.ts";
 import { theNative } from "../test/support/native.ts";
 import { circumstances, headLine } from "./circumstances.ts";
@@ -32,7 +32,6 @@ transport. The guest's processor is emulated, and its RDMA is the kernel's softw
 const ROUND_SECONDS = 240;
 const MEMORY_MIB = 1_536;
 const REGION_BYTES = 128 * 2 ** 20;
-const COMMON = ["arena", "fail", "handles", "library", "mapping", "rows", "service", "thread"];
 const TRIP_MOST = 1.3;
 const BANDWIDTH_LEAST = 0.9;
 
@@ -73,11 +72,7 @@ if (fault !== null) fail(fault);
 
 async function measure(): Promise<string> {
   using shop = new Workshop();
-  const parts = [
-    join(ROOT, "bench/rdma/node_bench.c"),
-    ...sources("shim/gpudirect").filter((path) => !path.endsWith("/elsewhere.c")),
-    ...COMMON.map((name) => join(ROOT, "shim", "common", `${name}.c`)),
-  ];
+  const parts = [join(ROOT, "bench/rdma/node_bench.c"), ...gpudirectSources()];
   const program = await shop.link("node_bench", parts, ["-O2"]);
   const { output } = await runInGuest({
     name: "bench",

@@ -122,7 +122,7 @@ struct zap_flow {
   uint32_t place; /* in `there` */
   struct ibv_qp *qp;
   bool told_of; /* the caller waits for its end */
-  bool draining, closing, finish_sent, finish_heard, active;
+  bool draining, closing, finish_sent, finish_heard;
   uint64_t close_at;
   bool doomed;                             /* it ends as soon as it is up */
   uint32_t reason, status, error, failed; /* why it ends */
@@ -203,7 +203,6 @@ struct zap_engine {
   uint32_t *slab_flow;     /* 1 + the flow that has posted it, or 0 */
   uint32_t free_slab_count;
   uint64_t charged, queued_bytes;
-  bool wanting; /* some flow waits for memory or slabs */
 
   struct zap_parcel *parcels;
   struct zap_flow *flows;

@@ -2,16 +2,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { noNative, theNative } from "../support/native.ts";
-import { ADDRESS, COMPILER, finish, IN_CI, PLAIN, ROOT, sources, Workshop } from "./toolchain.ts";
+import { ADDRESS, COMPILER, finish, IN_CI, PLAIN, ROOT, gpudirectSources, Workshop } from "./toolchain.ts";
 
 const none = noNative || process.platform !== "linux" || (COMPILER === null && !IN_CI);
 
-const COMMON = ["arena", "fail", "handles", "library", "mapping", "rows", "service", "thread"];
-const SOURCES = [
-  join(ROOT, "test/native/gpudirect_memory.c"),
-  ...sources("shim/gpudirect").filter((path) => !path.endsWith("/elsewhere.c")),
-  ...COMMON.map((name) => join(ROOT, "shim", "common", `${name}.c`)),
-];
+const SOURCES = [join(ROOT, "test/native/gpudirect_memory.c"), ...gpudirectSources()];
 
 let shop: Workshop;
 beforeAll(() => {

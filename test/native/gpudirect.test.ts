@@ -1,7 +1,17 @@
 /** The gpudirect shim on this host, against the libibverbs double: what runs on soft-RoCE in test/rdma, and every failure that a device can have. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
-import { ADDRESS, COMPILER, finish, IN_CI, PLAIN, ROOT, sources, THREAD, Workshop } from "./toolchain.ts";
+import {
+  ADDRESS,
+  COMPILER,
+  finish,
+  IN_CI,
+  PLAIN,
+  ROOT,
+  gpudirectSources,
+  THREAD,
+  Workshop,
+} from "./toolchain.ts";
 
 const LINUX = process.platform === "linux";
 const missing = !LINUX ? "not Linux" : COMPILER === null ? "no C compiler here" : "";
@@ -9,11 +19,7 @@ const missing = !LINUX ? "not Linux" : COMPILER === null ? "no C compiler here" 
 const skip = missing !== "" && !(IN_CI && LINUX);
 
 const LIMIT = 300_000;
-const COMMON = ["arena", "fail", "handles", "library", "mapping", "rows", "service", "thread"];
-const SHIM = [
-  ...sources("shim/gpudirect").filter((path) => !path.endsWith("/elsewhere.c")),
-  ...COMMON.map((name) => join(ROOT, "shim/common", `${name}.c`)),
-];
+const SHIM = gpudirectSources();
 const DOUBLE = ["ibverbs", "double", "double_memory"].map((name) => join(ROOT, "test/doubles", `${name}.c`));
 const OLD = "-DIBVERBS_DOUBLE_OLD";
 

@@ -78,3 +78,12 @@ export function sources(folder: string, stem = ""): string[] {
     .sort()
     .map((file) => join(ROOT, folder, file));
 }
+
+/** What `libzap_gpudirect` is made of on Linux. */
+export function gpudirectSources(): string[] {
+  const common = ["arena", "fail", "handles", "library", "mapping", "rows", "service", "thread"];
+  return [
+    ...sources("shim/gpudirect").filter((path) => !path.endsWith("/elsewhere.c")),
+    ...common.map((name) => join(ROOT, "shim", "common", `${name}.c`)),
+  ];
+}

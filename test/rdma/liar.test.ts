@@ -4,19 +4,14 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
-import { ADDRESS, COMPILER, PLAIN, ROOT, sources, Workshop } from "../native/toolchain.ts";
+import { ADDRESS, COMPILER, PLAIN, ROOT, gpudirectSources, Workshop } from "../native/toolchain.ts";
 import { runInGuest } from "./guest/job.ts";
 import { rdma } from "./guest/wanted.ts";
 
 /** The first one may have to download. */
 const LIMIT = 600_000;
 const LIBRARY = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1";
-const COMMON = ["arena", "fail", "handles", "library", "mapping", "rows", "service", "thread"];
-const SOURCES = [
-  join(ROOT, "test/rdma/liar.c"),
-  ...sources("shim/gpudirect").filter((path) => !path.endsWith("/elsewhere.c")),
-  ...COMMON.map((name) => join(ROOT, "shim", "common", `${name}.c`)),
-];
+const SOURCES = [join(ROOT, "test/rdma/liar.c"), ...gpudirectSources()];
 
 let shop: Workshop;
 beforeAll(() => {
