@@ -4,6 +4,7 @@
 #include <rte_config.h>
 #include <rte_mbuf.h>
 
+#include "../common/verdicts.h"
 #include "../kernels/check_headers.h"
 
 #define NONE UINT32_MAX
@@ -163,13 +164,4 @@ bool zap_engine_take_back(struct zap_engine *engine) {
   return busy || ready > 0;
 }
 
-const char *zap_engine_message_drop_name(uint32_t index) {
-  static const char *const names[] = {
-      [ZAP_VERDICT_OK] = "ok",
-      [ZAP_VERDICT_SHORT] = "short",
-      [ZAP_VERDICT_MAGIC] = "magic",
-      [ZAP_VERDICT_VERSION] = "version",
-      [ZAP_VERDICT_SIZE] = "size",
-  };
-  return index < sizeof names / sizeof *names ? names[index] : NULL;
-}
+const char *zap_engine_message_drop_name(uint32_t index) { return zap_verdict_name(index); }

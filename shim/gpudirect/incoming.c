@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "../common/verdicts.h"
 #include "../kernels/check_headers.h"
 
 /* The least that a message counts for: what keeping track of it costs, and so that one peer's small messages do not fill the ring. */
@@ -382,13 +383,4 @@ bool zap_incoming_take_back(struct zap_engine *engine) {
   return busy || ready > 0;
 }
 
-const char *zap_message_drop_name(uint32_t index) {
-  static const char *const names[] = {
-      [ZAP_VERDICT_OK] = "ok",
-      [ZAP_VERDICT_SHORT] = "short",
-      [ZAP_VERDICT_MAGIC] = "magic",
-      [ZAP_VERDICT_VERSION] = "version",
-      [ZAP_VERDICT_SIZE] = "size",
-  };
-  return index < sizeof names / sizeof *names ? names[index] : NULL;
-}
+const char *zap_message_drop_name(uint32_t index) { return zap_verdict_name(index); }
