@@ -4,7 +4,7 @@
 //!   zig build check-cuda      an executable that tries the CUDA part on a real GPU, into zig-out/bin; one for another platform
 //!                             (-Dtarget=...) into zig-out/<platform>/bin
 //!   zig build doubles         the test doubles of vendors' libraries, into zig-out/doubles
-//!   zig build ptx             the CUDA kernel as the library carries it, into zig-out/kernels
+//!   zig build ptx             the CUDA kernels as the library carries them, into zig-out/kernels
 //!   zig build test-native     the C tests of test/native, run here
 //!
 //! -Ddpdk-version, -Ddpdk-include and -Ddpdk-libdir compile the DPDK library against this host's libdpdk, for this host alone:
@@ -52,10 +52,16 @@ const uma = plain ++ [_][]const u8{
     "shim/common/thread.c",
     "shim/common/uma_check.c",
     "shim/common/uma_device.c",
+    "shim/common/uma_job.c",
     "shim/common/uma_poller.c",
     "shim/common/uma_region.c",
+    "shim/common/uma_verify.c",
     "shim/kernels/check_headers.c",
 };
+
+/// Arithmetic, made for speed whatever else is made small.
+const fast = [_][]const u8{"shim/kernels/ed25519.c"};
+const fast_flags = flags ++ [_][]const u8{"-O3"};
 
 const double = [_][]const u8{ "test/doubles/double.c", "test/doubles/double_memory.c" };
 
@@ -84,7 +90,7 @@ pub fn build(b: *std.Build) void {
             module.addIncludePath(metalKernels(b));
             module.addCSourceFiles(.{ .files = &.{"shim/kernels/embedded_metal.c"}, .flags = &flags });
         }
-        module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+        addUma(module);
         module.addCSourceFiles(.{ .files = sources(b, "shim/uma", vendor), .flags = &flags });
         install(b, b.fmt("zap_uma_{s}", .{vendor}), module);
     }
@@ -98,8 +104,11 @@ pub fn build(b: *std.Build) void {
     }
     install(b, "zap_gpudirect", gpudirect);
 
-    const show = b.addInstallFileWithDir(ptx.path(b, "check_headers.ptx"), .{ .custom = "kernels" }, "check_headers.ptx");
-    b.step("ptx", "Build the CUDA kernel as the library carries it").dependOn(&show.step);
+    const show = b.step("ptx", "Build the CUDA kernels as the library carries them");
+    for (cuda_kernels) |name| {
+        const file = b.fmt("{s}.ptx", .{name});
+        show.dependOn(&b.addInstallFileWithDir(ptx.path(b, file), .{ .custom = "kernels" }, file).step);
+    }
     checkCuda(b, target, optimize, ptx);
     testDoubles(b);
     testNative(b);
@@ -194,6 +203,11 @@ fn cModule(
     return module;
 }
 
+fn addUma(module: *std.Build.Module) void {
+    module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+    module.addCSourceFiles(.{ .files = &fast, .flags = &fast_flags });
+}
+
 fn install(b: *std.Build, name: []const u8, module: *std.Build.Module) void {
     const library = b.addLibrary(.{ .name = name, .linkage = .dynamic, .root_module = module });
     library.link_gc_sections = true;
@@ -205,6 +219,10 @@ fn install(b: *std.Build, name: []const u8, module: *std.Build.Module) void {
 
 /// The C files of a folder whose names start with `stem`, so that a backend can be split without touching this file.
 fn sources(b: *std.Build, folder: []const u8, stem: []const u8) []const []const u8 {
+    return files(b, folder, stem, ".c");
+}
+
+fn files(b: *std.Build, folder: []const u8, stem: []const u8, end: []const u8) []const []const u8 {
     const io = b.graph.io;
     b.dependOnDirectoryContents(b.path(folder));
     var found: std.ArrayList([]const u8) = .empty;
@@ -214,7 +232,7 @@ fn sources(b: *std.Build, folder: []const u8, stem: []const u8) []const []const 
     defer directory.close(io);
     var entries = directory.iterate();
     while (entries.next(io) catch std.debug.panic("{s} cannot be read", .{folder})) |entry| {
-        if (!std.mem.startsWith(u8, entry.name, stem) or !std.mem.endsWith(u8, entry.name, ".c")) continue;
+        if (!std.mem.startsWith(u8, entry.name, stem) or !std.mem.endsWith(u8, entry.name, end)) continue;
         found.append(b.allocator, b.pathJoin(&.{ folder, entry.name })) catch @panic("out of memory");
     }
     // The order of a folder is not the same everywhere; that of a library's objects should be.
@@ -226,17 +244,25 @@ fn sources(b: *std.Build, folder: []const u8, stem: []const u8) []const []const 
     return found.items;
 }
 
-/// The folder that check_headers.ptx is made into. PTX for compute capability 7.0: the driver compiles it for whatever is there.
-/// Clang's own choice of PTX version is too low for that, hence the feature.
+const cuda_kernels = [_][]const u8{ "check_headers", "ed25519" };
+
+/// The folder with the PTX of each kernel: for compute capability 7.0, which the driver compiles for whatever is there. Clang's own
+/// choice of PTX version is too low for that, hence the feature.
 fn cudaKernels(b: *std.Build) std.Build.LazyPath {
-    const compile = b.addRunFile(.zig_exe);
-    compile.addArgs(&.{ "clang", "--target=nvptx64-nvidia-cuda", "-march=sm_70" });
-    compile.addArgs(&.{ "-Xclang", "-target-feature", "-Xclang", "+ptx60" });
-    compile.addArgs(&.{ "-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-O3", "-S" });
-    compile.addFileArg2(b.path("shim/kernels/check_headers.cuda.c"), .{});
-    compile.addFileInput(b.path("shim/kernels/check_headers.h"));
-    compile.addArg("-o");
-    return compile.addOutputFileArg2("check_headers.ptx", .{}).dirname();
+    const copies = b.addWriteFiles();
+    for (cuda_kernels) |name| {
+        const compile = b.addRunFile(.zig_exe);
+        compile.addArgs(&.{ "clang", "--target=nvptx64-nvidia-cuda", "-march=sm_70" });
+        compile.addArgs(&.{ "-Xclang", "-target-feature", "-Xclang", "+ptx60" });
+        compile.addArgs(&.{ "-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-O3", "-S" });
+        compile.addFileArg2(b.path(b.fmt("shim/kernels/{s}.cuda.c", .{name})), .{});
+        compile.addFileInput(b.path("shim/kernels/check_headers.h"));
+        for (files(b, "shim/kernels/ed25519", "", "")) |part| compile.addFileInput(b.path(part));
+        compile.addArg("-o");
+        const file = b.fmt("{s}.ptx", .{name});
+        _ = copies.addCopyFile(compile.addOutputFileArg2(file, .{}), file);
+    }
+    return copies.getDirectory();
 }
 
 /// The folder with the texts of the Metal kernel. A copy: the compiler does not know that it depends on them, but its cache
@@ -257,7 +283,7 @@ fn checkCuda(
 ) void {
     const module = cModule(b, target, optimize, "cuda");
     module.addIncludePath(ptx);
-    module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+    addUma(module);
     module.addCSourceFiles(.{ .files = sources(b, "shim/uma", "cuda"), .flags = &flags });
     module.addCSourceFiles(.{ .files = &.{ "shim/kernels/embedded_ptx.c", "shim/check_cuda.c" }, .flags = &flags });
     const program = b.addExecutable(.{ .name = "check-cuda", .root_module = module });
@@ -290,7 +316,8 @@ fn testDoubles(b: *std.Build) void {
     for (doubles) |each| {
         const module = b.createModule(.{
             .target = b.graph.host,
-            .optimize = .debug,
+            // One of them verifies signatures by the thousand.
+            .optimize = .fast,
             .link_libc = true,
             .pic = true,
             .sanitize_c = .off,
@@ -308,7 +335,7 @@ fn testNative(b: *std.Build) void {
     const step = b.step("test-native", "Build and run the C tests for this host");
     for (sources(b, "test/native", "test_")) |source| {
         const module = cModule(b, b.graph.host, .debug, "double");
-        module.addCSourceFiles(.{ .files = &uma, .flags = &flags });
+        addUma(module);
         module.addCSourceFiles(.{ .files = &.{ source, "test/native/double_backend.c" }, .flags = &flags });
         const program = b.addExecutable(.{ .name = std.fs.path.stem(source), .root_module = module });
         step.dependOn(&b.addRunArtifact(program).step);

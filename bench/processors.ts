@@ -23,7 +23,7 @@ export function placements(): Placement[] {
 }
 
 /** The processors that Linux lets this process use; none elsewhere. */
-function allowedProcessors(): number[] {
+export function allowedProcessors(): number[] {
   if (process.platform !== "linux") return [];
   const ranges = /^Cpus_allowed_list:\s*(\S+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "";
   return ranges.split(",").flatMap((range) => {

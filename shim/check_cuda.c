@@ -1,5 +1,5 @@
 /*
- * Tries the CUDA part on a real GPU, without Bun: allocates or registers, writes on the CPU, runs the kernel, reads back. One line for each
+ * Tries the CUDA part on a real GPU, without Bun: allocates or registers, writes on the CPU, runs the kernels, reads back. One line for each
  * step; exit code 0 where all of them hold. Takes little memory: a GPU that is at work need not mind.
  *
  *   check-cuda [path of libcuda.so.1] [number of the GPU]
@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check_signatures.h"
 #include "common/fail.h"
 #include "kernels/check_headers.h"
+#include "kernels/ed25519.h"
 #include "zap_uma.h"
 
 #ifndef TIMEOUT_MS
@@ -23,6 +25,9 @@
 #define MESSAGES 1024u
 #define STRIDE 250u /* not a multiple of anything: most messages are not aligned */
 #define ROUNDS 100
+#ifndef SIGNATURES
+#define SIGNATURES 65536u
+#endif
 
 static int failed;
 /* A kernel does not end: another one behind it would not even begin. */
@@ -223,6 +228,133 @@ static void try_registered(int32_t device) {
   (void)munmap(memory, bytes);
 }
 
+/* Item `at` of a batch in `memory`, which starts at `offset` there. Returns the code that it must get: every one that there is. */
+static uint8_t write_item(uint8_t *memory, uint32_t offset, uint32_t at, uint32_t row[ZAP_TABLE_STRIDE]) {
+  static const uint8_t codes[8] = {ZAP_CODE_VALID,      ZAP_CODE_SIGNATURE,        ZAP_CODE_VALID,     ZAP_CODE_SIGNATURE_ENCODING,
+                                   ZAP_CODE_KEY_LENGTH, ZAP_CODE_SIGNATURE_LENGTH, ZAP_CODE_SIGNATURE, ZAP_CODE_ITEM};
+  uint32_t fault = at / SIGNED % 32; /* 8 and more: none */
+  uint32_t length = signed_bytes(at % SIGNED, memory + offset);
+  const uint32_t healthy[ZAP_TABLE_STRIDE] = {offset, 32, offset + 96, length - 96, offset + 32, 64};
+  memcpy(row, healthy, sizeof healthy);
+  if (fault == 1) memory[offset + 32 + at % 32] ^= 0x10; /* R */
+  if (fault == 3) memory[offset + 95] |= 0x80;           /* S */
+  if (fault == 4) row[1] = 31;
+  if (fault == 5) row[5] = 65;
+  if (fault == 6) memory[offset + at % 32] ^= 0x04; /* the key */
+  if (fault == 7) row[2] = 0xffffffffu;
+  return fault < 8 ? codes[fault] : ZAP_CODE_VALID;
+}
+
+/* Waits for the job, or says that it does not end. */
+static int32_t finish(int32_t device, int32_t job) {
+  int64_t start = micros();
+  int32_t status;
+  while ((status = ZAP_UMA(verify_poll)(device, job)) == ZAP_E_AGAIN) {
+    if (micros() - start > (int64_t)TIMEOUT_MS * 1000) {
+      stuck = 1;
+      return zap_fail(ZAP_E_TIMEOUT, "the kernel has not ended after %u ms: look at dmesg and nvidia-smi for what the GPU is at",
+                      (unsigned)TIMEOUT_MS);
+    }
+    struct timespec pause = {.tv_nsec = 100000};
+    nanosleep(&pause, NULL);
+  }
+  return status;
+}
+
+/* Batches of growing size in one region: bytes, table, codes. The last one tells how fast it is, the CPU with one core beside it. */
+static int verify_in(int32_t device, const char *step, int32_t handle, uint8_t *memory) {
+  static uint8_t wanted[SIGNATURES];
+  const uint64_t table_at = SIGNATURES * SIGNED_BYTES, codes_at = table_at + SIGNATURES * 24u;
+  char text[160];
+  int64_t took = 0;
+  for (uint32_t at = 0; at < SIGNATURES; at++) {
+    wanted[at] = write_item(memory, at * SIGNED_BYTES, at, (uint32_t *)(void *)(memory + table_at) + at * ZAP_TABLE_STRIDE);
+  }
+  for (uint32_t count = 1; count <= SIGNATURES; count = count < 1024 ? count * 5 : count < SIGNATURES ? SIGNATURES : SIGNATURES + 1) {
+    const zap_span bytes = {.region = handle, .length = (uint32_t)table_at};
+    const zap_span table = {.region = handle, .offset = table_at, .length = count * 24u};
+    const zap_span codes = {.region = handle, .offset = codes_at, .length = count};
+    const uint8_t *seen = memory + codes_at;
+    memset(memory + codes_at, 0xee, SIGNATURES);
+    if (ZAP_UMA(fence_to_device)(device) < 0) return say_failure(step);
+    int64_t start = micros();
+    int32_t job = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, count, &codes);
+    if (job < 0 || finish(device, job) < 0) return say_failure(step);
+    took = micros() - start;
+    if (ZAP_UMA(fence_to_host)(device) < 0) return say_failure(step);
+    for (uint32_t at = 0; at < count; at++) {
+      if (seen[at] == wanted[at]) continue;
+      snprintf(text, sizeof text, "%u signatures, number %u: code %u, not %u", (unsigned)count, (unsigned)at, seen[at], wanted[at]);
+      say("FAILED", step, text);
+      failed++;
+      return 0;
+    }
+    if (count < SIGNATURES && seen[count] != 0xee) {
+      say("FAILED", step, "a code was written behind the last");
+      failed++;
+      return 0;
+    }
+  }
+  enum { ON_CPU = 1024 };
+  const zap_span bytes = {.region = handle, .length = (uint32_t)table_at};
+  const zap_span table = {.region = handle, .offset = table_at, .length = ON_CPU * 24u};
+  const zap_span codes = {.region = handle, .offset = codes_at, .length = ON_CPU};
+  int64_t start = micros();
+  if (ZAP_UMA(verify_host)(device, ZAP_SCHEME_ED25519, &bytes, &table, ON_CPU, &codes) < 0) return say_failure(step);
+  int64_t cpu = micros() - start;
+  if (memcmp(memory + codes_at, wanted, ON_CPU) != 0) {
+    say("FAILED", step, "the CPU's codes differ from the GPU's");
+    failed++;
+    return 0;
+  }
+  snprintf(text, sizeof text, "%u signatures, all codes right, in %lld us: %lld/s; one core of the CPU %lld/s", SIGNATURES,
+           (long long)took, (long long)(SIGNATURES * INT64_C(1000000) / (took > 0 ? took : 1)),
+           (long long)(ON_CPU * INT64_C(1000000) / (cpu > 0 ? cpu : 1)));
+  say("ok", step, text);
+  return 1;
+}
+
+static void try_signatures(int32_t device, const zap_uma_device *about) {
+  const char *step = "load zap_verify_ed25519";
+  char text[64];
+  if (stuck) {
+    say("none", step, "left out: a kernel before has not ended");
+    return;
+  }
+  int64_t start = micros();
+  int32_t status;
+  while ((status = ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519)) == ZAP_E_AGAIN) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    nanosleep(&pause, NULL);
+    if (micros() - start <= 2 * (int64_t)TIMEOUT_MS * 1000) continue;
+    stuck = 1;
+    status = zap_fail(ZAP_E_TIMEOUT, "the driver has not compiled the kernel after %u ms", 2 * (unsigned)TIMEOUT_MS);
+    break;
+  }
+  if (status < 0) {
+    (void)say_failure(step);
+    return;
+  }
+  snprintf(text, sizeof text, "%lld ms, with what the driver had kept", (long long)(micros() - start) / 1000);
+  say("ok", step, text);
+  const uint64_t bytes = SIGNATURES * (uint64_t)(SIGNED_BYTES + 24 + 1);
+  static const struct {
+    uint32_t memory;
+    const char *step;
+  } kinds[] = {{ZAP_MEMORY_MANAGED, "verify in managed"}, {ZAP_MEMORY_HOST, "verify in page-locked"}};
+  for (size_t at = 0; at < 2 && !stuck; at++) {
+    if (kinds[at].memory == ZAP_MEMORY_MANAGED && (about->flags & ZAP_UMA_MANAGED) == 0) continue;
+    zap_region region;
+    int32_t handle = ZAP_UMA(region_alloc)(device, kinds[at].memory, bytes, &region);
+    if (handle < 0) {
+      (void)say_failure(kinds[at].step);
+      continue;
+    }
+    (void)verify_in(device, kinds[at].step, handle, (uint8_t *)(uintptr_t)region.host);
+    if (ZAP_UMA(region_free)(device, handle) < 0) (void)say_failure("free");
+  }
+}
+
 static void try_export(int32_t device, const zap_uma_device *about) {
   const char *step = "export as dma-buf";
   if ((about->flags & ZAP_UMA_DMA_BUF) == 0) {
@@ -276,6 +408,7 @@ int main(int count, char **arguments) {
     else say("none", "allocate managed", "this GPU has no managed memory");
     try_memory(device, ZAP_MEMORY_HOST, "page-locked");
     try_registered(device);
+    try_signatures(device, &about);
   }
   try_export(device, &about);
   if (ZAP_UMA(close)(device) < 0) (void)say_failure("close");

@@ -7,27 +7,33 @@ import {
   probeAll,
   resolveSelection,
   UnknownTransportError,
+  verifyBackends,
   VERSION,
   ZapError,
 } from "../index.ts";
 import { libDirFault } from "../ffi/index.ts";
-import type { Probe, Selection } from "../index.ts";
+import type { BackendReport, Probe, Selection } from "../index.ts";
 import { checkSettings } from "../transport/settings.ts";
+import { checkVerifySettings, wantedBackend } from "../verify/index.ts";
 import { painter, wrap, type Output } from "./style.ts";
 import { details, table } from "./table.ts";
+import { verifyLines } from "./verify.ts";
 
 const USAGE = `Usage: zap-info [--json | --check NAME]
 
 Shows which transports this host can run, what the others lack and how to mend
-that, and which one pick() opens here. It opens no port and changes nothing.
+that, which one pick() opens here, and which backends verify signatures. It
+opens no port and changes nothing.
 
   --json        print the same as one JSON object
   --check NAME  say in one line whether the transport NAME is usable here
   -h, --help    print this
 
 Settings: ZAP_TRANSPORT, ZAP_TRANSPORT_STRICT, ZAP_LIB_DIR, ZAP_CUDA_DEVICE,
-ZAP_DEVICE_MILLIS, ZAP_DPDK_VDEV; LD_LIBRARY_PATH, NO_COLOR and FORCE_COLOR.
-Only checked: ZAP_UMA_POOL_BYTES, ZAP_DEBUG, ZAP_TRANSPORT_QUIET.
+ZAP_DEVICE_MILLIS, ZAP_DPDK_VDEV, ZAP_VERIFY_BACKEND; LD_LIBRARY_PATH, NO_COLOR
+and FORCE_COLOR. Only checked: ZAP_UMA_POOL_BYTES, ZAP_DEBUG,
+ZAP_TRANSPORT_QUIET, ZAP_VERIFY_WORKERS, ZAP_VERIFY_GPU_LEAST,
+ZAP_VERIFY_GPU_BYTES.
 
 Exit status: 0 fine, or NAME is usable; 1 a setting has a value that cannot be
 used or asks for what this host cannot do, or NAME is not usable; 2 a wrong
@@ -44,6 +50,14 @@ export interface Io {
 export interface Sources {
   readonly probe: (name: string) => Promise<Probe>;
   readonly probeAll: () => Promise<readonly Probe[]>;
+  /** Default: this host's. */
+  readonly verifyBackends?: () => readonly BackendReport[];
+}
+
+/** The backends of batch verification, and what is wrong with their settings. */
+interface Verification {
+  readonly reports: readonly BackendReport[];
+  readonly error: ZapError | null;
 }
 
 type Outcome = { readonly selection: Selection } | { readonly error: ZapError };
@@ -71,10 +85,23 @@ export async function main(
 
   const probes = await sources.probeAll();
   const outcome = await resolve(probes, io);
-  io.stdout.write(options.json ? json(probes, outcome) : page(probes, outcome, io));
-  if ("selection" in outcome) return 0;
+  const verification = lookAtVerification((sources.verifyBackends ?? verifyBackends)(), io);
+  io.stdout.write(
+    options.json ? json(probes, outcome, verification) : page(probes, outcome, verification, io),
+  );
   // What is missing stands on the page already; the first line says what went wrong.
-  return refuse(outcome.error, io);
+  const errors = ["error" in outcome ? outcome.error : null, verification.error];
+  return errors.reduce((code, error) => (error === null ? code : refuse(error, io)), 0);
+}
+
+function lookAtVerification(reports: readonly BackendReport[], { env }: Io): Verification {
+  try {
+    checkVerifySettings(env, reports);
+    return { reports, error: null };
+  } catch (error) {
+    if (error instanceof ZapError) return { reports, error };
+    throw error;
+  }
 }
 
 function refuse({ message, code }: ZapError, io: Io): number {
@@ -128,7 +155,12 @@ function platform(): string {
   return `${process.platform}-${process.arch}`;
 }
 
-function page(probes: readonly Probe[], outcome: Outcome, { stdout, env }: Io): string {
+function page(
+  probes: readonly Probe[],
+  outcome: Outcome,
+  { reports, error }: Verification,
+  { stdout, env }: Io,
+): string {
   const paint = painter(stdout, env);
   const selection = "selection" in outcome ? outcome.selection : null;
   const lines = [
@@ -136,6 +168,7 @@ function page(probes: readonly Probe[], outcome: Outcome, { stdout, env }: Io): 
     "",
     ...table(probes, selection?.name ?? null, paint),
     ...probes.flatMap((each) => details(each, paint)),
+    ...verifyLines(reports, error instanceof ConfigError ? null : wantedBackend(undefined, env), paint),
     "",
   ];
   if (selection) {
@@ -147,12 +180,14 @@ function page(probes: readonly Probe[], outcome: Outcome, { stdout, env }: Io): 
   return `${lines.join("\n")}\n`;
 }
 
-function json(probes: readonly Probe[], outcome: Outcome): string {
+function json(probes: readonly Probe[], outcome: Outcome, { reports, error }: Verification): string {
   const transports = probes.map(({ name, built, available, wire, memory, device, caps, prerequisites }) => ({
     ...{ name, built, available, wire, memory, device, caps },
     prerequisites: prerequisites.map(({ name, met, seen, fix }) => ({ name, met, seen, fix })),
   }));
-  const facts = { version: VERSION, bun: Bun.version, platform: platform(), transports };
+  const fault = error === null ? {} : { error: { code: error.code, message: error.message } };
+  const verify = { backends: reports, ...fault };
+  const facts = { version: VERSION, bun: Bun.version, platform: platform(), transports, verify };
   if ("error" in outcome) {
     const { code, message } = outcome.error;
     return `${JSON.stringify({ ...facts, picked: null, error: { code, message } }, null, 2)}\n`;

@@ -11,6 +11,7 @@ import {
   platformHere,
   SHIM_STATUS,
   UMA_MEMORY,
+  UMA_SCHEMES,
   type Platform,
   type Shim,
   type UmaShimName,
@@ -19,7 +20,7 @@ import { cudaDeviceIndex, deviceMillis } from "./device-settings.ts";
 import { deviceMemory, readDevice, type DeviceInfo } from "./device-info.ts";
 import { DeviceRegion, regionMemory } from "./device-region.ts";
 import type { KindName, MemoryKind, Reach, Region } from "./kind.ts";
-import { packSpans, packVersions, type HeaderSpan } from "./spans.ts";
+import { packSpans, packVerifySpans, packVersions, type HeaderSpan, type VerifySpans } from "./spans.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 export type DeviceKindName = Exclude<KindName, "heap" | "hugepages" | "locked">;
@@ -236,6 +237,48 @@ export class DeviceMemory implements MemoryKind {
     const packed = packVersions(versions);
     const status = call.check_host(this.handle, packSpans(spans), spans.length, packed, verdicts);
     this.check(status, "checking headers");
+  }
+
+  /**
+   * Makes the kernel that verifies signatures of `scheme` ready. False while the driver compiles it, which may take seconds: other calls here
+   * wait for that, this one does not. Throws `ShimError` where the device has no such kernel, or the driver fails; the next call tries again.
+   */
+  verifyLoad(scheme: keyof typeof UMA_SCHEMES): boolean {
+    this.assertOpen("verifyLoad");
+    const status = this.shim.call.verify_load(this.handle, UMA_SCHEMES[scheme]);
+    if (status === SHIM_STATUS.ZAP_E_AGAIN) return false;
+    this.check(status, `loading the kernel for ${scheme}`);
+    return true;
+  }
+
+  /**
+   * Starts to verify the signatures of a packed batch where they lie; at most 1,048,576. Returns the number of the job; until it has ended its
+   * regions must stay, and nobody may write there.
+   */
+  verifyBegin(scheme: keyof typeof UMA_SCHEMES, batch: VerifySpans): number {
+    this.assertOpen("verifyBegin");
+    const [bytes, table, codes] = packVerifySpans(batch);
+    const { call } = this.shim;
+    const status = call.verify_begin(this.handle, UMA_SCHEMES[scheme], bytes, table, batch.count, codes);
+    return this.check(status, `starting to verify ${scheme}`);
+  }
+
+  /** False while the job runs; then the codes are there, and the job is gone. Also gone after a failure. */
+  verifyPoll(job: number): boolean {
+    this.assertOpen("verifyPoll");
+    const status = this.shim.call.verify_poll(this.handle, job);
+    if (status === SHIM_STATUS.ZAP_E_AGAIN) return false;
+    this.check(status, "verifying signatures");
+    return true;
+  }
+
+  /** The same by the CPU, at once: the kernel's source, compiled for the host. */
+  verifyHost(scheme: keyof typeof UMA_SCHEMES, batch: VerifySpans): void {
+    this.assertOpen("verifyHost");
+    const [bytes, table, codes] = packVerifySpans(batch);
+    const { call } = this.shim;
+    const status = call.verify_host(this.handle, UMA_SCHEMES[scheme], bytes, table, batch.count, codes);
+    this.check(status, `verifying ${scheme}`);
   }
 
   /**

@@ -36,4 +36,4 @@ export { deviceBehind, hugepageKind, lockedKind } from "./hugepage-kind.ts";
 export type { HugepageArea } from "./hugepage-kind.ts";
 export type { DeviceInfo } from "./device-info.ts";
 export { cudaDeviceIndex, deviceMillis } from "./device-settings.ts";
-export type { HeaderSpan } from "./spans.ts";
+export type { HeaderSpan, VerifySpans } from "./spans.ts";

@@ -1,8 +1,8 @@
-/** Which headers to check: as the shims take it (`zap_span` and the packed versions of `zap_uma.h`). */
+/** Ranges of regions, for checks of headers and for signatures: as the shims take it (`zap_span` and the packed versions of `zap_uma.h`). */
 import { ConfigError } from "../errors/index.ts";
 import { UMA_SPAN } from "../ffi/index.ts";
 
-/** A range of a region, with a ZAP header at its start. */
+/** A range of a region: in a check of headers, with a ZAP header at its start. */
 export interface HeaderSpan {
   /** `Region.handle`. */
   readonly region: number;
@@ -31,4 +31,20 @@ export function packVersions(versions: readonly number[]): bigint {
   if (!good || versions.length > 4)
     throw new ConfigError("versions: up to four numbers from 1 to 65,535 are needed");
   return versions.reduceRight((packed, version) => (packed << 16n) | BigInt(version), 0n);
+}
+
+/** Where a packed batch of signatures lies. `table` has 24 bytes per signature and starts at a multiple of 4, `codes` gets one byte. */
+export interface VerifySpans {
+  readonly bytes: HeaderSpan;
+  readonly table: HeaderSpan;
+  readonly codes: HeaderSpan;
+  readonly count: number;
+}
+
+export function packVerifySpans({
+  bytes,
+  table,
+  codes,
+}: VerifySpans): readonly [Uint8Array, Uint8Array, Uint8Array] {
+  return [packSpans([bytes]), packSpans([table]), packSpans([codes])];
 }

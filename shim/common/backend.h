@@ -49,6 +49,16 @@ struct zap_batch {
   uint32_t piece_count;
 };
 
+/* Signatures to verify on the device. Addresses are the device's. Stays for the call only. */
+struct zap_verification {
+  uint64_t bytes, size;
+  uint64_t table, codes; /* six words, and one byte, for each of `count`; the former aligned to 4 */
+  uint32_t scheme;       /* enum zap_scheme, and one of those that there are */
+  uint32_t count;        /* 1 or more */
+  struct zap_piece *const *pieces; /* each piece that those three lie in, once */
+  uint32_t piece_count;
+};
+
 struct zap_backend {
   /* Adds rows, best in the order in which one would mend them, and lets go of everything. Never fails: that is a row. */
   void (*probe)(const struct zap_request *request, struct zap_rows *rows);
@@ -94,6 +104,16 @@ struct zap_backend {
 
   /* Frees a check that nobody polls any more. No kernel runs. */
   void (*check_drop)(void *state, void *running);
+
+  /*
+   * Signatures. All four are NULL where there are no kernels for them; a backend that has them sets ZAP_UMA_VERIFY where they run. `load` makes
+   * the kernel of a scheme ready, which may take seconds, and nothing the second time. The others are as for checks; `begin` loads what is
+   * not there yet, and what it is to write lies in the caller's memory.
+   */
+  int32_t (*verify_load)(void *state, uint32_t scheme);
+  int32_t (*verify_begin)(void *state, const struct zap_verification *batch, void **running);
+  int32_t (*verify_poll)(void *state, void *running);
+  void (*verify_drop)(void *state, void *running);
 };
 
 extern const struct zap_backend zap_backend;

@@ -143,6 +143,34 @@ static int32_t timed_out(zap_device_thread *thread) {
                   atomic_load_explicit(&thread->calling, memory_order_relaxed));
 }
 
+/* Under the lock. */
+static void enqueue(zap_device_thread *thread, struct zap_job *job) {
+  zap_object_keep(&job->object);
+  job->state = JOB_QUEUED;
+  if (thread->last_job == NULL) thread->first = job;
+  else thread->last_job->next = job;
+  thread->last_job = job;
+  pthread_cond_signal(&thread->work);
+}
+
+int32_t zap_device_thread_post(zap_device_thread *thread, struct zap_job *job) {
+  pthread_mutex_lock(&thread->lock);
+  bool stopping = thread->stopping, lost = thread->lost;
+  if (!stopping && !lost) enqueue(thread, job);
+  pthread_mutex_unlock(&thread->lock);
+  if (lost) return timed_out(thread);
+  return stopping ? zap_fail(ZAP_E_HANDLE, "the device was closed") : ZAP_OK;
+}
+
+int32_t zap_device_thread_poll(zap_device_thread *thread, struct zap_job *job) {
+  pthread_mutex_lock(&thread->lock);
+  bool done = job->state == JOB_DONE, lost = thread->lost;
+  int32_t status = job->status;
+  pthread_mutex_unlock(&thread->lock);
+  if (!done) return lost ? timed_out(thread) : ZAP_E_AGAIN;
+  return status < 0 ? zap_fail(status, "%s", job->text) : status;
+}
+
 int32_t zap_device_thread_run(zap_device_thread *thread, struct zap_job *job, uint32_t timeout_ms) {
   uint64_t deadline = deadline_after(timeout_ms);
   pthread_mutex_lock(&thread->lock);
@@ -151,12 +179,7 @@ int32_t zap_device_thread_run(zap_device_thread *thread, struct zap_job *job, ui
     return zap_fail(ZAP_E_HANDLE, "the device was closed");
   }
   if (!thread->lost) {
-    zap_object_keep(&job->object);
-    job->state = JOB_QUEUED;
-    if (thread->last_job == NULL) thread->first = job;
-    else thread->last_job->next = job;
-    thread->last_job = job;
-    pthread_cond_signal(&thread->work);
+    enqueue(thread, job);
     while (job->state != JOB_DONE && !thread->lost) {
       if (zap_now() >= deadline) {
         thread->lost = true;

@@ -45,6 +45,12 @@ int32_t zap_device_thread_start(void (*last)(void *context), void *context, zap_
  */
 int32_t zap_device_thread_run(zap_device_thread *thread, struct zap_job *job, uint32_t timeout_ms);
 
+/* Lets a job run without waiting for it. Fails with ZAP_E_HANDLE after the end, ZAP_E_TIMEOUT where the thread is lost. */
+int32_t zap_device_thread_post(zap_device_thread *thread, struct zap_job *job);
+
+/* What has come of a posted job: ZAP_E_AGAIN, its status with its text, or ZAP_E_TIMEOUT where the thread is lost. */
+int32_t zap_device_thread_poll(zap_device_thread *thread, struct zap_job *job);
+
 /* ZAP_OK, or ZAP_E_TIMEOUT where the thread is lost. */
 int32_t zap_device_thread_check(zap_device_thread *thread);
 

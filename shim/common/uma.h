@@ -20,6 +20,7 @@ struct zap_device {
   pthread_mutex_t lock;
   struct zap_region_entry *regions;
   struct zap_check *checks;
+  struct zap_device_job *loading; /* of the kernel that verifies, under way or done; let go of by the device's thread, or after a failure */
 
   /* Checks whose kernels may still run. Written by the device's thread. */
   atomic_uint running;
@@ -43,6 +44,7 @@ struct zap_check {
   struct zap_object object; /* likewise */
   struct zap_device *device;
   void *running; /* NULL once it has ended */
+  bool verifies; /* signatures; else it checks headers */
   bool counted;  /* in device->running */
   int32_t handle;
   struct zap_check *next;
@@ -67,6 +69,31 @@ void zap_device_job_free(struct zap_object *object);
 
 /* Runs the job with the device's timeout. */
 int32_t zap_device_job_run(struct zap_device_job *job);
+
+/* Looks a region up only where it is not the one of the span before. Starts zeroed but for `device`. */
+struct zap_resolver {
+  struct zap_device *device;
+  struct zap_region_entry *region;
+  int32_t handle;
+};
+
+/* The region of a span becomes the resolver's. Fails where it is not open, or the span does not lie in it; `name` and `number` are for the text. */
+int32_t zap_resolve(struct zap_resolver *resolver, const zap_span *span, const char *name, uint32_t number);
+
+/* A job for the device: a check or a verification, which `count` (0 for the latter) verdicts belong to. NULL where out of memory. */
+struct zap_check *zap_check_new(struct zap_device *device, uint32_t count, bool verifies);
+
+/*
+ * On the device's thread, after the launch: a handle for the job, and its place in the device's list. Where nobody is left to be told of it,
+ * it is waited for and dropped.
+ */
+int32_t zap_check_started(struct zap_device_job *job, struct zap_check *check);
+
+/* On the device's thread: out of the list, after its end. The handle is gone already. */
+void zap_check_unlist(struct zap_device *device, struct zap_check *check);
+
+/* On the device's thread, with no kernel running: the backend's part of a job that nobody polls any more. */
+void zap_check_drop(struct zap_device *device, struct zap_check *check);
 
 /* On the device's thread: waits for kernels, if there can be any. */
 int32_t zap_device_wait(struct zap_device *device);

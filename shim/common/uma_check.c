@@ -17,24 +17,17 @@ static int32_t check_arguments(const zap_span *spans, uint32_t count) {
 
 /* ---- from spans to addresses ---- */
 
-/* Looks a region up only where it is not the one of the span before. Starts zeroed. */
-struct resolver {
-  struct zap_device *device;
-  struct zap_region_entry *region;
-  int32_t handle;
-};
-
-static int32_t resolve(struct resolver *resolver, const zap_span *span, uint32_t number) {
+int32_t zap_resolve(struct zap_resolver *resolver, const zap_span *span, const char *name, uint32_t number) {
   if (resolver->region == NULL || resolver->handle != span->region) {
     resolver->region = zap_region_find(resolver->device, span->region);
     resolver->handle = span->region;
     if (resolver->region == NULL) {
-      return zap_fail(ZAP_E_HANDLE, "span %u: %d is no open region of this device", (unsigned)number, (int)span->region);
+      return zap_fail(ZAP_E_HANDLE, "%s %u: %d is no open region of this device", name, (unsigned)number, (int)span->region);
     }
   }
   uint64_t bytes = resolver->region->piece.bytes;
   if (span->offset <= bytes && span->length <= bytes - span->offset) return ZAP_OK;
-  return zap_fail(ZAP_E_INVALID, "span %u: %u bytes from %llu do not lie in its region of %llu", (unsigned)number,
+  return zap_fail(ZAP_E_INVALID, "%s %u: %u bytes from %llu do not lie in its region of %llu", name, (unsigned)number,
                   (unsigned)span->length, (unsigned long long)span->offset, (unsigned long long)bytes);
 }
 
@@ -47,17 +40,15 @@ struct begin_job {
   zap_span spans[];
 };
 
-static void free_check(struct zap_object *object) { free(object); }
-
 /* Fills `targets`, and `pieces` with every piece once. Returns how many pieces. */
 static int32_t resolve_all(struct begin_job *begin, struct zap_target *targets, struct zap_piece **pieces) {
   struct zap_device *device = begin->base.device;
-  struct resolver resolver = {.device = device};
+  struct zap_resolver resolver = {.device = device};
   int32_t distinct = 0;
   device->batches++;
   for (uint32_t at = 0; at < begin->count; at++) {
     const zap_span *span = &begin->spans[at];
-    int32_t status = resolve(&resolver, span, at);
+    int32_t status = zap_resolve(&resolver, span, "span", at);
     if (status < 0) return status;
     if (resolver.region->batch != device->batches) {
       resolver.region->batch = device->batches;
@@ -78,31 +69,7 @@ static int32_t launch(struct begin_job *begin, struct zap_target *targets, struc
                             .pieces = pieces,
                             .piece_count = (uint32_t)distinct};
   int32_t status = zap_backend.check_begin(device->state, &batch, &check->running);
-  if (status < 0) return status;
-  check->counted = true;
-  atomic_fetch_add(&device->running, 1);
-  pthread_mutex_lock(&device->lock);
-  status = device->closed || atomic_load(&begin->base.job.abandoned) ? zap_fail(ZAP_E_HANDLE, "the device was closed")
-                                                                      : zap_handle_open(ZAP_KIND_CHECK, &check->object);
-  check->handle = status;
-  check->next = device->checks;
-  device->checks = check;
-  zap_object_keep(&check->object);
-  pthread_mutex_unlock(&device->lock);
-  return status;
-}
-
-/* Under no lock, on the device's thread: takes a check out of the list, and gives the list's reference back. */
-static void unlink_check(struct zap_device *device, struct zap_check *check) {
-  pthread_mutex_lock(&device->lock);
-  struct zap_check **link = &device->checks;
-  while (*link != NULL && *link != check) link = &(*link)->next;
-  bool listed = *link == check;
-  if (listed) *link = check->next;
-  pthread_mutex_unlock(&device->lock);
-  if (check->counted) atomic_fetch_sub(&device->running, 1);
-  check->counted = false;
-  if (listed) zap_object_release(&check->object);
+  return status < 0 ? status : zap_check_started(&begin->base, check);
 }
 
 static int32_t run_begin(struct zap_job *job) {
@@ -112,24 +79,13 @@ static int32_t run_begin(struct zap_job *job) {
   for (struct zap_region_entry *each = device->regions; each != NULL; each = each->next) regions++;
   struct zap_target *targets = malloc(begin->count * sizeof *targets);
   struct zap_piece **pieces = malloc((regions + 1) * sizeof *pieces);
-  struct zap_check *check = calloc(1, sizeof *check + begin->count);
+  struct zap_check *check = zap_check_new(device, begin->count, false);
   int32_t status;
   if (targets == NULL || pieces == NULL || check == NULL) {
     free(check);
     status = zap_fail(ZAP_E_MEMORY, "out of memory for a batch of %u spans", (unsigned)begin->count);
   } else {
-    zap_object_init(&check->object, free_check);
-    check->device = device;
-    check->count = begin->count;
     status = launch(begin, targets, pieces, check);
-    if (status < 0 && check->running != NULL) {
-      /* It runs, but nobody will ask for it. */
-      if (zap_device_wait(device) == ZAP_OK) {
-        zap_backend.check_drop(device->state, check->running);
-        check->running = NULL;
-        unlink_check(device, check);
-      }
-    }
     zap_object_release(&check->object);
   }
   free(targets);
@@ -174,7 +130,7 @@ static int32_t run_poll(struct zap_job *job) {
   struct zap_device *device = poll->base.device;
   struct zap_check *check = (struct zap_check *)zap_handle_keep(poll->handle, ZAP_KIND_CHECK);
   int32_t status;
-  if (check == NULL || check->device != device) {
+  if (check == NULL || check->device != device || check->verifies) {
     status = zap_fail(ZAP_E_HANDLE, "%d is no open job of this device: it has ended, or never was one", (int)poll->handle);
   } else if (check->count != poll->count) {
     status = zap_fail(ZAP_E_INVALID, "job %d has %u spans, not %u", (int)poll->handle, (unsigned)check->count,
@@ -184,7 +140,7 @@ static int32_t run_poll(struct zap_job *job) {
     if (status != ZAP_E_AGAIN) {
       check->running = NULL;
       zap_handle_drop(poll->handle, ZAP_KIND_CHECK);
-      unlink_check(device, check);
+      zap_check_unlist(device, check);
     }
     if (status == ZAP_OK) {
       poll->check = check;
@@ -221,13 +177,13 @@ int32_t ZAP_UMA(check_poll)(int32_t handle, int32_t check, uint8_t *verdicts, ui
 /* ---- on the CPU ---- */
 
 static int32_t check_here(struct zap_device *device, const zap_span *spans, uint32_t count, uint64_t versions, uint8_t *verdicts) {
-  struct resolver resolver = {.device = device};
+  struct zap_resolver resolver = {.device = device};
   for (uint32_t start = 0; start < count; start += BLOCK) {
     struct zap_target targets[BLOCK];
     uint32_t block = count - start < BLOCK ? count - start : BLOCK;
     for (uint32_t at = 0; at < block; at++) {
       const zap_span *span = &spans[start + at];
-      int32_t status = resolve(&resolver, span, start + at);
+      int32_t status = zap_resolve(&resolver, span, "span", start + at);
       if (status < 0) return status;
       if (resolver.region->piece.host == 0) {
         return zap_fail(ZAP_E_UNSUPPORTED, "span %u: the CPU cannot read its region", (unsigned)(start + at));

@@ -138,6 +138,7 @@ static int32_t run_open(struct zap_job *job) {
   if (status < 0) return status;
   device->about.name[sizeof device->about.name - 1] = 0;
   if (zap_backend.check_begin == NULL) device->about.flags &= ~(uint32_t)ZAP_UMA_KERNELS;
+  if (zap_backend.verify_begin == NULL) device->about.flags &= ~(uint32_t)ZAP_UMA_VERIFY;
   device->opened = true;
   return ZAP_OK;
 }
@@ -150,12 +151,17 @@ static void free_open(struct zap_object *object) {
 /* The device thread's last act, in time or late. Nobody else has the device's lists any more, only its other fields. */
 static void let_go(void *context) {
   struct zap_device *device = context;
+  pthread_mutex_lock(&device->lock);
+  struct zap_device_job *loading = device->loading;
+  device->loading = NULL;
+  pthread_mutex_unlock(&device->lock);
+  if (loading != NULL) zap_object_release(&loading->job.object);
   if (device->opened) {
     (void)zap_device_wait(device);
     while (device->checks != NULL) {
       struct zap_check *check = device->checks;
       device->checks = check->next;
-      if (check->running != NULL) zap_backend.check_drop(device->state, check->running);
+      zap_check_drop(device, check);
       zap_object_release(&check->object);
     }
     while (device->regions != NULL) {

@@ -21,7 +21,7 @@
 #endif
 
 /* Goes up with every change that a caller of an older version would not survive. */
-#define ZAP_ABI_VERSION 3u
+#define ZAP_ABI_VERSION 4u
 
 enum zap_status {
   ZAP_OK = 0,

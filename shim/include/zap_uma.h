@@ -34,7 +34,13 @@ enum zap_uma_flag {
   ZAP_UMA_DMA_BUF = 16,           /* its own memory can be exported as a dma-buf */
   ZAP_UMA_GPUDIRECT_RDMA = 32,    /* its own memory can be registered with a NIC */
   ZAP_UMA_KERNELS = 64,           /* runs the kernels of this shim */
-  ZAP_UMA_HOST_DMA_BUF = 128      /* page-locked host memory can be exported as a dma-buf */
+  ZAP_UMA_HOST_DMA_BUF = 128,     /* page-locked host memory can be exported as a dma-buf */
+  ZAP_UMA_VERIFY = 256            /* this shim has kernels that verify signatures on it; they are loaded when they are first needed */
+};
+
+/* What a signature is of. */
+enum zap_scheme {
+  ZAP_SCHEME_ED25519 = 1
 };
 
 /* An open device. 152 bytes. */
@@ -136,6 +142,30 @@ ZAP_EXPORT int32_t ZAP_UMA(check_poll)(int32_t device, int32_t job, uint8_t *ver
 /* The same C source compiled for the CPU: same arguments, same verdicts, at once. */
 ZAP_EXPORT int32_t ZAP_UMA(check_host)(int32_t device, const zap_span *spans, uint32_t count, uint64_t versions,
                                        uint8_t *verdicts);
+
+/*
+ * Makes the kernel of `scheme` (enum zap_scheme) ready, which may take the driver seconds: nobody waits for it, but other calls on this device
+ * do. ZAP_E_AGAIN while it loads, ZAP_OK from then on. After a failure the next call tries again. ZAP_E_UNSUPPORTED as in verify_begin.
+ */
+ZAP_EXPORT int32_t ZAP_UMA(verify_load)(int32_t device, uint32_t scheme);
+
+/*
+ * Verifies `count` signatures of `scheme` (enum zap_scheme) on the device, in place; 1 to 1,048,576. `table` holds six uint32_t for each, in
+ * the machine's byte order: offset and length of public key, message and signature in `bytes`; it starts at a multiple of 4. One code for each is written to
+ * `codes` (kernels/ed25519/codes.h has them). All three lie in regions of this device; until the job has ended nobody may write to `bytes` and `table` or
+ * touch `codes`. Launches and returns a job. Loads the kernel, where verify_load has not.
+ *
+ * ZAP_E_UNSUPPORTED where this backend has no such kernel, ZAP_E_INVALID for another scheme, or spans that are too short or not in their regions.
+ */
+ZAP_EXPORT int32_t ZAP_UMA(verify_begin)(int32_t device, uint32_t scheme, const zap_span *bytes, const zap_span *table, uint32_t count,
+                                         const zap_span *codes);
+
+/* ZAP_E_AGAIN while it runs; else the codes are there for the CPU, and the job is gone. Also gone after a failure. */
+ZAP_EXPORT int32_t ZAP_UMA(verify_poll)(int32_t device, int32_t job);
+
+/* The same C source compiled for the CPU: same arguments, same codes, at once. */
+ZAP_EXPORT int32_t ZAP_UMA(verify_host)(int32_t device, uint32_t scheme, const zap_span *bytes, const zap_span *table, uint32_t count,
+                                        const zap_span *codes);
 
 /* Handles that are open now, of every kind: devices, regions, jobs, pollers, slots. 0 when nothing is left. */
 ZAP_EXPORT int32_t ZAP_UMA(live)(void);

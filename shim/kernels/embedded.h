@@ -5,6 +5,9 @@
 /* PTX of check_headers.cuda.c; build.zig makes it. In embedded_ptx.c. */
 extern const char zap_check_ptx[];
 
+/* PTX of ed25519.cuda.c, likewise. */
+extern const char zap_verify_ptx[];
+
 /* Metal source: metal_prelude.metal, check_headers.h, check_headers.metal, one after the other. In embedded_metal.c. */
 extern const char zap_check_metal[];
 

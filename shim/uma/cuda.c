@@ -74,6 +74,7 @@ static int32_t choose(struct zap_cuda *cuda, int32_t index, zap_uma_device *abou
 /* Lets go of whatever there is; also the way back out of an `enter` that failed half-way. */
 static void leave(struct zap_cuda *cuda) {
   zap_cuda_unload_kernel(cuda);
+  zap_cuda_verify_unload(cuda);
   if (cuda->stream != NULL) (void)ZAP_CUDA(&cuda->api, cuStreamDestroy_v2, cuda->stream);
   cuda->stream = NULL;
   if (cuda->context != NULL) {
@@ -192,4 +193,8 @@ const struct zap_backend zap_backend = {.probe = probe,
                                         .wait = zap_cuda_wait,
                                         .check_begin = zap_cuda_check_begin,
                                         .check_poll = zap_cuda_check_poll,
-                                        .check_drop = zap_cuda_check_drop};
+                                        .check_drop = zap_cuda_check_drop,
+                                        .verify_load = zap_cuda_verify_load,
+                                        .verify_begin = zap_cuda_verify_begin,
+                                        .verify_poll = zap_cuda_verify_poll,
+                                        .verify_drop = zap_cuda_verify_drop};

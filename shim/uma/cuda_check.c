@@ -29,7 +29,8 @@ void zap_cuda_load_kernel(struct zap_cuda *cuda) {
     code = ZAP_CUDA(&cuda->api, cuModuleGetFunction, &cuda->kernel, cuda->module, "zap_check_headers");
   }
   if (code == CUDA_SUCCESS) {
-    cuda->flags |= ZAP_UMA_KERNELS;
+    /* A driver that takes this one takes the larger ones, too. */
+    cuda->flags |= ZAP_UMA_KERNELS | ZAP_UMA_VERIFY;
   } else {
     (void)zap_cuda_fail(&cuda->api, call, code);
     zap_text_copy(cuda->no_kernels, sizeof cuda->no_kernels, zap_failure());

@@ -1,5 +1,5 @@
 /** Rows for `zap-info` to show: of a host that can run everything, and of one that can run `default` only. */
-import type { Probe } from "../../lib/index.ts";
+import { SCHEMES, type BackendReport, type Probe } from "../../lib/index.ts";
 
 const COMMAND = "echo 1024 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages # to the end";
 
@@ -96,3 +96,32 @@ export const poor: readonly Probe[] = [
 ];
 
 export const commands: readonly string[] = [COMMAND];
+
+/** A GPU that serves one scheme, and a CPU that serves them all. */
+export const verifiers: readonly BackendReport[] = [
+  {
+    name: "cuda",
+    available: true,
+    schemes: SCHEMES.map((scheme) => ({
+      scheme,
+      served: scheme === "ed25519",
+      reason: scheme === "ed25519" ? "" : `no kernel for ${scheme} yet`,
+    })),
+  },
+  { name: "cpu", available: true, schemes: SCHEMES.map((scheme) => ({ scheme, served: true, reason: "" })) },
+];
+
+/** The same without the GPU. */
+export const cpuAlone: readonly BackendReport[] = verifiers.map((each) =>
+  each.name === "cpu"
+    ? each
+    : {
+        ...each,
+        available: false,
+        schemes: each.schemes.map(({ scheme, reason }) => ({
+          scheme,
+          served: false,
+          reason: reason || "the driver is not here: install it",
+        })),
+      },
+);

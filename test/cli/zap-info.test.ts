@@ -3,12 +3,13 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { main, type Sources } from "../../lib/cli/zap-info.ts";
 import { UnknownTransportError, VERSION, type Probe } from "../../lib/index.ts";
-import { poor, rich } from "./zap-info-rows.ts";
+import { poor, rich, verifiers } from "./zap-info-rows.ts";
 
 /** Every variable that the command reads or checks. */
 const SETTINGS = [
   ...["ZAP_TRANSPORT", "ZAP_TRANSPORT_STRICT", "ZAP_TRANSPORT_QUIET", "ZAP_LIB_DIR", "ZAP_CUDA_DEVICE"],
   ...["ZAP_DEVICE_MILLIS", "ZAP_UMA_POOL_BYTES", "ZAP_DEBUG", "ZAP_DPDK_VDEV"],
+  ...["ZAP_VERIFY_BACKEND", "ZAP_VERIFY_WORKERS", "ZAP_VERIFY_GPU_LEAST", "ZAP_VERIFY_GPU_BYTES"],
   ...["LD_LIBRARY_PATH", "NO_COLOR", "FORCE_COLOR"],
 ];
 
@@ -20,6 +21,7 @@ interface Run {
 
 function made(probes: readonly Probe[]): Sources {
   return {
+    verifyBackends: () => verifiers,
     probeAll: async () => probes,
     probe: async (name) => {
       const found = probes.find((each) => each.name === name);
@@ -111,13 +113,21 @@ describe("--json", () => {
       bun: Bun.version,
       platform: `${process.platform}-${process.arch}`,
       transports: rich,
+      verify: { backends: verifiers },
       picked: {
         name: "gpudirect",
         reason: "gpudirect is the best there is, and usable here",
         tried: [{ name: "gpudirect", code: "ok", reason: "usable here" }],
       },
     });
-    expect(Object.keys(JSON.parse(stdout))).toEqual(["version", "bun", "platform", "transports", "picked"]);
+    expect(Object.keys(JSON.parse(stdout))).toEqual([
+      "version",
+      "bun",
+      "platform",
+      "transports",
+      "verify",
+      "picked",
+    ]);
   });
 
   test("keeps to the documented fields where a probe has more", async () => {

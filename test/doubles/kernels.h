@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "../../shim/kernels/check_headers.h"
+/* As a GPU does the arithmetic. */
+#define ZAP_FIELD_LIMBS 10
+#include "../../shim/kernels/ed25519/verify.c"
 #include "double.h"
 
 enum { KERNEL_PARAMETERS_MAX = 8 };
@@ -47,8 +50,26 @@ static bool run_check_headers(const void *const *parameters, uint64_t threads, k
   return true;
 }
 
+static bool run_verify_ed25519(const void *const *parameters, uint64_t threads, kernel_reach reach, void *context) {
+  uint64_t bytes_at, size, table_at, codes_at;
+  uint32_t count;
+  memcpy(&bytes_at, parameters[0], sizeof bytes_at);
+  memcpy(&size, parameters[1], sizeof size);
+  memcpy(&table_at, parameters[2], sizeof table_at);
+  memcpy(&codes_at, parameters[3], sizeof codes_at);
+  memcpy(&count, parameters[4], sizeof count);
+  static const uint8_t nothing[1] = {0};
+  const uint8_t *bytes = size == 0 ? nothing : reach(context, bytes_at, size);
+  const uint32_t *table = reach(context, table_at, (uint64_t)count * ZAP_TABLE_STRIDE * sizeof *table);
+  uint8_t *codes = reach(context, codes_at, count);
+  if (count > 0 && (bytes == NULL || table == NULL || codes == NULL || table_at % sizeof *table != 0)) return false;
+  for (uint64_t at = 0; at < threads && at < count; at++) codes[at] = zap_ed25519_item(bytes, size, table + at * ZAP_TABLE_STRIDE);
+  return true;
+}
+
 static const double_kernel double_kernels[] = {
     {"zap_check_headers", {8, 8, 8, 4, 0}, 1u << 1 | 1u << 3, run_check_headers},
+    {"zap_verify_ed25519", {8, 8, 8, 8, 4, 0}, 0, run_verify_ed25519},
 };
 
 static const double_kernel *double_kernel_named(const char *name) {

@@ -14,6 +14,7 @@
 #include "zap_uma.h"
 
 #include "check.h"
+#include "ed25519_vectors.h"
 
 #define TIMEOUT 60000u
 
@@ -268,6 +269,90 @@ static void registered(void) {
   }
 }
 
+/* Verifies the vectors, one of them spoilt, in memory of that kind. Returns the first failure. */
+static int32_t verify(int32_t device, uint32_t memory) {
+  enum { TABLE = 1024, CODES = 2048, COUNT = ED25519_VECTORS };
+  zap_region region;
+  int32_t handle = ZAP_UMA(region_alloc)(device, memory, 4096, &region);
+  if (handle < 0) return handle;
+  uint8_t *bytes = (uint8_t *)(uintptr_t)region.host;
+  uint32_t rows[COUNT][6], at = 1;
+  for (int item = 0; item < COUNT; item++) {
+    const char *const parts[3] = {ed25519_vectors[item].key, ed25519_vectors[item].message, ed25519_vectors[item].signature};
+    for (int part = 0; part < 3; part++) {
+      rows[item][2 * part] = at;
+      rows[item][2 * part + 1] = ed25519_bytes(parts[part], bytes + at);
+      at += rows[item][2 * part + 1];
+    }
+  }
+  bytes[rows[1][4]] ^= 1;
+  memcpy(bytes + TABLE, rows, sizeof rows);
+  memset(bytes + CODES, 0xee, COUNT + 1);
+  const uint8_t wanted[COUNT + 1] = {1, 0, 1, 1, 0xee};
+  const zap_span spans[3] = {{.region = handle, .length = TABLE},
+                             {.region = handle, .offset = TABLE, .length = sizeof rows},
+                             {.region = handle, .offset = CODES, .length = COUNT}};
+  int32_t status = ZAP_UMA(fence_to_device)(device);
+  if (status == ZAP_OK) status = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &spans[0], &spans[1], COUNT, &spans[2]);
+  int32_t job = status;
+  while (job > 0 && (status = ZAP_UMA(verify_poll)(device, job)) == ZAP_E_AGAIN) pause_millis(1);
+  if (status == ZAP_OK) status = ZAP_UMA(fence_to_host)(device);
+  if (status == ZAP_OK) {
+    CHECK(memcmp(bytes + CODES, wanted, sizeof wanted) == 0);
+    memset(bytes + CODES, 0xee, COUNT);
+    CHECK_EQUAL(ZAP_UMA(verify_host)(device, ZAP_SCHEME_ED25519, &spans[0], &spans[1], COUNT, &spans[2]), ZAP_OK);
+    CHECK(memcmp(bytes + CODES, wanted, sizeof wanted) == 0);
+  }
+  int32_t freed = ZAP_UMA(region_free)(device, handle);
+  return status < 0 ? status : freed;
+}
+
+static void verifies(void) {
+  behave("alias=1\nkernel_millis=5\n");
+  zap_uma_device about;
+  int32_t device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+  CHECK_EQUAL(about.flags & ZAP_UMA_VERIFY, ZAP_UMA_VERIFY);
+  int32_t status = ZAP_E_AGAIN;
+  for (int wait = 0; wait < 10000 && status == ZAP_E_AGAIN; wait++) {
+    status = ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519);
+    pause_millis(1);
+  }
+  CHECK_EQUAL(status, ZAP_OK);
+  CHECK_EQUAL(verify(device, ZAP_MEMORY_MANAGED), ZAP_OK);
+  CHECK_EQUAL(verify(device, ZAP_MEMORY_HOST), ZAP_OK);
+  /* Closed while one runs. */
+  zap_region region;
+  int32_t handle = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &region);
+  memset((void *)(uintptr_t)region.host, 0, 4096);
+  const zap_span all = {.region = handle, .length = 4096};
+  CHECK(ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &all, &all, 10, &all) > 0);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  clean(1);
+
+  /* Loaded by the first that needs it; without concurrent access the CPU keeps off. */
+  behave("attribute.89=0\nkernel_millis=5\n");
+  device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+  CHECK_EQUAL(verify(device, ZAP_MEMORY_MANAGED), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  clean(1);
+
+  /* Each call fails: the first of a kernel's, as the other kernel is loaded with the device. */
+  static const char *const calls[] = {"cuModuleLoadData", "cuModuleGetFunction", "cuEventCreate", "cuLaunchKernel", "cuEventRecord",
+                                      "cuEventQuery"};
+  for (size_t at = 0; at < sizeof calls / sizeof calls[0]; at++) {
+    char lines[256], part[128];
+    snprintf(lines, sizeof lines, "fail.%s=304\nafter.%s=%d\n", calls[at], calls[at], at < 2 ? 1 : 0);
+    behave(lines);
+    device = ZAP_UMA(open)(library, "", 0, TIMEOUT, &about);
+    CHECK_EQUAL(about.flags & ZAP_UMA_KERNELS, ZAP_UMA_KERNELS);
+    CHECK_EQUAL(verify(device, ZAP_MEMORY_HOST), ZAP_E_DRIVER);
+    snprintf(part, sizeof part, "%s failed with CUDA_ERROR_OPERATING_SYSTEM (304), OS call failed", calls[at]);
+    CHECK_CONTAINS(text(), part);
+    CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+    clean(1);
+  }
+}
+
 static void refused(const char *lines, int32_t index, int32_t status, const char *part) {
   behave(lines);
   zap_uma_device about;
@@ -447,6 +532,7 @@ int main(int count, char **arguments) {
   failures();
   registered();
   each_call_fails();
+  verifies();
   frees_fail();
   rows();
   hangs();

@@ -1,11 +1,13 @@
 #include "double_backend.h"
 
+#include "../../shim/kernels/ed25519.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define HEALTHY (ZAP_UMA_MANAGED | ZAP_UMA_CONCURRENT | ZAP_UMA_KERNELS)
+#define HEALTHY (ZAP_UMA_MANAGED | ZAP_UMA_CONCURRENT | ZAP_UMA_KERNELS | ZAP_UMA_VERIFY)
 
 struct double_control double_control = {.flags = HEALTHY};
 
@@ -193,6 +195,70 @@ static void check_drop(void *state, void *running) {
   (void)leave(state, ZAP_OK);
 }
 
+struct verification {
+  struct zap_verification batch;
+  int polls;
+};
+
+static void within_pieces(const struct zap_verification *batch, uint64_t address, uint64_t bytes) {
+  for (uint32_t at = 0; at < batch->piece_count; at++) {
+    const struct zap_piece *piece = batch->pieces[at];
+    if (address >= piece->device && address + bytes <= piece->device + piece->bytes) return;
+  }
+  abort();
+}
+
+static int32_t verify_begin(void *state, const struct zap_verification *batch, void **running) {
+  enter(state);
+  int32_t status = call(CALL_VERIFY, "doubleVerify");
+  if (status < 0) return leave(state, status);
+  struct verification *verification = calloc(1, sizeof *verification);
+  if (verification == NULL) abort();
+  within_pieces(batch, batch->bytes, batch->size);
+  within_pieces(batch, batch->table, (uint64_t)batch->count * 24);
+  within_pieces(batch, batch->codes, batch->count);
+  for (uint32_t at = 1; at < batch->piece_count; at++) {
+    if (batch->pieces[at] == batch->pieces[at - 1] || batch->pieces[at] == batch->pieces[0]) abort();
+  }
+  *verification = (struct verification){.batch = *batch, .polls = atomic_load(&double_control.slow_polls)};
+  atomic_fetch_add(&double_control.checks, 1);
+  *running = verification;
+  return leave(state, ZAP_OK);
+}
+
+static int32_t verify_load(void *state, uint32_t scheme) {
+  enter(state);
+  if (scheme != ZAP_SCHEME_ED25519) abort();
+  return leave(state, call(CALL_VERIFY_LOAD, "doubleLoad"));
+}
+
+static void free_verification(void *running) {
+  free(running);
+  atomic_fetch_sub(&double_control.checks, 1);
+}
+
+static int32_t verify_poll(void *state, void *running) {
+  enter(state);
+  struct verification *verification = running;
+  int32_t status = call(CALL_VERIFY_POLL, "doubleVerifyQuery");
+  if (status == ZAP_OK && verification->polls-- > 0) return leave(state, ZAP_E_AGAIN);
+  if (status == ZAP_OK) {
+    const struct zap_verification *batch = &verification->batch;
+    const void *bytes = (const void *)(uintptr_t)(batch->bytes - DOUBLE_DEVICE_OFFSET);
+    const void *table = (const void *)(uintptr_t)(batch->table - DOUBLE_DEVICE_OFFSET);
+    void *codes = (void *)(uintptr_t)(batch->codes - DOUBLE_DEVICE_OFFSET);
+    zap_verify_ed25519_host(bytes, batch->size, table, codes, batch->count);
+  }
+  free_verification(verification);
+  return leave(state, status);
+}
+
+static void verify_drop(void *state, void *running) {
+  enter(state);
+  free_verification(running);
+  (void)leave(state, ZAP_OK);
+}
+
 const struct zap_backend zap_backend = {.probe = probe,
                                         .open = open_device,
                                         .close = close_device,
@@ -204,4 +270,8 @@ const struct zap_backend zap_backend = {.probe = probe,
                                         .wait = wait_for_kernels,
                                         .check_begin = check_begin,
                                         .check_poll = check_poll,
-                                        .check_drop = check_drop};
+                                        .check_drop = check_drop,
+                                        .verify_load = verify_load,
+                                        .verify_begin = verify_begin,
+                                        .verify_poll = verify_poll,
+                                        .verify_drop = verify_drop};

@@ -8,7 +8,7 @@
 #include "../../shim/common/backend.h"
 
 enum double_call { CALL_NONE, CALL_PROBE, CALL_OPEN, CALL_CLOSE, CALL_ALLOC, CALL_FREE, CALL_EXPORT, CALL_TO_DEVICE, CALL_WAIT,
-                   CALL_BEGIN, CALL_POLL, CALL_REGISTER, CALL_UNREGISTER, CALL_COUNT };
+                   CALL_BEGIN, CALL_POLL, CALL_REGISTER, CALL_UNREGISTER, CALL_VERIFY, CALL_VERIFY_POLL, CALL_VERIFY_LOAD, CALL_COUNT };
 
 struct double_control {
   /* The call that hangs until this changes. */

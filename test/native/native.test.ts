@@ -11,7 +11,11 @@ const LINUX = process.platform === "linux";
 const because = (missing: string, there: boolean) => (there || IN_CI ? "" : ` (skipped: no ${missing} here)`);
 const needs = (there: boolean) => test.skipIf(!there && !IN_CI);
 
-const COMMON = [...sources("shim/common"), join(ROOT, "shim/kernels/check_headers.c")];
+const COMMON = [
+  ...sources("shim/common"),
+  join(ROOT, "shim/kernels/check_headers.c"),
+  join(ROOT, "shim/kernels/ed25519.c"),
+];
 const DOUBLE = [...COMMON, join(ROOT, "test/native/double_backend.c")];
 const PROGRAMS = sources("test/native", "test_").map((path) => path.slice(path.lastIndexOf("test_") + 5, -2));
 
@@ -47,7 +51,7 @@ describe.skipIf(COMPILER === null && !IN_CI)(
     test("there is a C compiler", () => expect(COMPILER).not.toBeNull());
 
     test("hold under AddressSanitizer and UBSan, and leak nothing", async () => {
-      expect(PROGRAMS).toEqual(["fail", "handles", "hang", "kernels", "poller", "threads", "uma"]);
+      expect(PROGRAMS).toEqual(["ed25519", "ed25519_ten", "fail", "handles", "hang", "kernels", "poller", "threads", "uma"]);
       const env = { ASAN_OPTIONS: "detect_leaks=1", UBSAN_OPTIONS: "print_stacktrace=1" };
       for (const [name, path] of await programs("address", PROGRAMS, ADDRESS))
         await expectOk([path], name, env);
@@ -81,7 +85,7 @@ describe.skipIf(COMPILER === null && !IN_CI)(
       async () => {
         const kernels = shop.path("kernels");
         mkdirSync(kernels, { recursive: true });
-        writeFileSync(join(kernels, "check_headers.ptx"), await ptx());
+        for (const name of KERNELS) writeFileSync(join(kernels, `${name}.ptx`), await ptx(name));
         const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", `-I${kernels}`];
         const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
         const objects = await shop.objects("cuda", parts, flags);
@@ -97,8 +101,8 @@ describe.skipIf(COMPILER === null && !IN_CI)(
       async () => {
         const kernels = shop.path("kernels");
         mkdirSync(kernels, { recursive: true });
-        writeFileSync(join(kernels, "check_headers.ptx"), await ptx());
-        const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", "-DTIMEOUT_MS=2000u", `-I${kernels}`];
+        for (const name of KERNELS) writeFileSync(join(kernels, `${name}.ptx`), await ptx(name));
+        const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", "-DTIMEOUT_MS=2000u", "-DSIGNATURES=1024u", `-I${kernels}`];
         const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
         const objects = await shop.objects("check", [...parts, join(ROOT, "shim/check_cuda.c")], flags);
         const program = await shop.link("check-cuda", objects, flags);
@@ -210,10 +214,15 @@ async function expectQuiet(words: readonly string[]): Promise<void> {
   expect({ code, output }).toEqual({ code: 0, output: "" });
 }
 
-/** The kernel as zig makes it; without zig, as much of one as the double looks at. */
-async function ptx(): Promise<string> {
+/** What `build.zig` makes PTX of, and the kernel in each. */
+const ENTRIES = { check_headers: "zap_check_headers", ed25519: "zap_verify_ed25519" } as const;
+type Kernel = keyof typeof ENTRIES;
+const KERNELS = Object.keys(ENTRIES) as Kernel[];
+
+/** A kernel as zig makes it; without zig, as much of one as the double looks at. */
+async function ptx(name: Kernel): Promise<string> {
   const zig = zigHere(ROOT);
-  if (zig === null) return ".version 6.0\n.target sm_70\n.visible .entry zap_check_headers(\n)\n";
+  if (zig === null) return `.version 6.0\n.target sm_70\n.visible .entry ${ENTRIES[name]}(\n)\n`;
   const { code, output } = await finish([
     zig,
     "build",
@@ -224,18 +233,23 @@ async function ptx(): Promise<string> {
     shop.path("ptx"),
   ]);
   expect({ code, output }).toEqual({ code: 0, output: "" });
-  return readFileSync(shop.path("ptx", "kernels", "check_headers.ptx"), "utf8");
+  return readFileSync(shop.path("ptx", "kernels", `${name}.ptx`), "utf8");
 }
 
 const zig = zigHere(ROOT);
 needs(zig !== null)(
-  `the CUDA kernel is PTX that old drivers and GPUs take${because("zig", zig !== null)}`,
+  `the CUDA kernels are PTX that old drivers and GPUs take${because("zig", zig !== null)}`,
   async () => {
     expect(zig).not.toBeNull();
-    const text = await ptx();
-    expect(text).toContain("\n.version 6.0\n");
-    expect(text).toContain("\n.target sm_70\n");
-    expect(text).toContain("\n.visible .entry zap_check_headers(\n");
+    for (const name of KERNELS) {
+      const text = await ptx(name);
+      expect(text).toContain("\n.version 6.0\n");
+      expect(text).toContain("\n.target sm_70\n");
+      expect(text).toContain(`\n.visible .entry ${ENTRIES[name]}(\n`);
+      // One kernel in each, and nothing to be linked.
+      expect(text.split(".visible").length).toBe(2);
+      expect(text).not.toContain(".extern");
+    }
   },
   120_000,
 );

@@ -25,15 +25,20 @@ describe.skipIf(missing)(`a soak${missing ? " (skipped: no gcc with libasan.so h
     expect(lsan).not.toBeNull();
     const kernels = shop.path("kernels");
     mkdirSync(kernels);
-    writeFileSync(
-      join(kernels, "check_headers.ptx"),
-      ".version 6.0\n.target sm_70\n.visible .entry zap_check_headers(\n)\n",
-    );
+    for (const [name, entry] of [
+      ["check_headers", "zap_check_headers"],
+      ["ed25519", "zap_verify_ed25519"],
+    ])
+      writeFileSync(
+        join(kernels, `${name}.ptx`),
+        `.version 6.0\n.target sm_70\n.visible .entry ${entry}(\n)\n`,
+      );
     const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", `-I${kernels}`, `-I${ROOT}/shim/kernels`];
     const parts = [
       ...sources("shim/common"),
       ...sources("shim/uma", "cuda"),
       join(ROOT, "shim/kernels/check_headers.c"),
+      join(ROOT, "shim/kernels/ed25519.c"),
       join(ROOT, "shim/kernels/embedded_ptx.c"),
     ];
     const objects = await shop.objects("cuda", parts, flags);

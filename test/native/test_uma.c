@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "double_backend.h"
+#include "ed25519_vectors.h"
 
 #define PATH "/opt/double/libdouble.so"
 #define TIMEOUT 20000u
@@ -422,6 +423,175 @@ static void many_spans(void) {
   nothing_left();
 }
 
+/* Signatures in place: what each verb takes, refuses and leaves behind. The codes themselves are test_ed25519.c's. */
+static void verifications(void) {
+  enum { COUNT = ED25519_VECTORS + 1, TABLE = 1024, CODES = 2048 };
+  int32_t device = open_one();
+  zap_region region, second;
+  int32_t first = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &region);
+  int32_t other = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &second);
+  int32_t hidden = ZAP_UMA(region_alloc)(device, ZAP_MEMORY_DEVICE, 4096, &(zap_region){0});
+  uint8_t *memory = (uint8_t *)(uintptr_t)region.host;
+  memset(memory, 0, region.bytes);
+  memset((void *)(uintptr_t)second.host, 0xee, second.bytes);
+  uint32_t at = 3, rows[COUNT][6] = {{0}};
+  for (int item = 0; item < ED25519_VECTORS; item++) {
+    const char *const parts[3] = {ed25519_vectors[item].key, ed25519_vectors[item].message, ed25519_vectors[item].signature};
+    for (int part = 0; part < 3; part++) {
+      rows[item][2 * part] = at;
+      rows[item][2 * part + 1] = ed25519_bytes(parts[part], memory + at);
+      at += rows[item][2 * part + 1];
+    }
+  }
+  CHECK(at <= TABLE);
+  memcpy(memory + TABLE, rows, sizeof rows);
+  /* The third one's message is not what was signed, and the last item has no key. */
+  memory[rows[2][2]] ^= 1;
+  const uint8_t wanted[COUNT] = {1, 1, 0, 1, 3};
+  const zap_span bytes = {.region = first, .length = TABLE}, table = {.region = first, .offset = TABLE, .length = sizeof rows};
+  const zap_span codes = {.region = other, .offset = CODES + 1, .length = COUNT};
+  const uint8_t *seen = (const uint8_t *)(uintptr_t)second.host + CODES + 1;
+
+  CHECK_EQUAL(ZAP_UMA(verify_host)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes), ZAP_OK);
+  CHECK(memcmp(seen, wanted, COUNT) == 0 && seen[-1] == 0xee && seen[COUNT] == 0xee);
+  memset((void *)(uintptr_t)second.host, 0xee, second.bytes);
+  double_control.slow_polls = 2;
+  int32_t job = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes);
+  CHECK(job > 0);
+  double_control.slow_polls = 0;
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_AGAIN);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_AGAIN);
+  CHECK_EQUAL(seen[0], 0xee);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_OK);
+  CHECK(memcmp(seen, wanted, COUNT) == 0 && seen[-1] == 0xee && seen[COUNT] == 0xee);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_HANDLE);
+  CHECK_CONTAINS(text(), "no open job");
+
+  /* A check is no verification, nor the reverse. */
+  uint8_t verdict;
+  job = ZAP_UMA(check_begin)(device, &bytes, 1, 1);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, &verdict, 1), ZAP_OK);
+  job = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, 1, &codes);
+  CHECK_EQUAL(ZAP_UMA(check_poll)(device, job, &verdict, 1), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_OK);
+
+  /* What cannot be used: no launch, and the same from the CPU. */
+  zap_span short_table = table, odd_table = table, beyond = bytes, no_region = codes, few_codes = codes;
+  short_table.length--, odd_table.offset += 2, beyond.offset = 4096 - TABLE + 1, no_region.region = device, few_codes.length--;
+  const struct {
+    uint32_t scheme;
+    const zap_span *bytes, *table;
+    uint32_t count;
+    const zap_span *codes;
+    int32_t status;
+    const char *part;
+  } bad[] = {{0, &bytes, &table, COUNT, &codes, ZAP_E_INVALID, "0 is no scheme"},
+             {2, &bytes, &table, COUNT, &codes, ZAP_E_INVALID, "2 is no scheme"},
+             {1, &bytes, &table, 0, &codes, ZAP_E_INVALID, "1 to 1048576 signatures, not 0"},
+             {1, &bytes, &table, (1 << 20) + 1, &codes, ZAP_E_INVALID, "1 to 1048576 signatures"},
+             {1, NULL, &table, COUNT, &codes, ZAP_E_INVALID, "the span of its bytes"},
+             {1, &bytes, NULL, COUNT, &codes, ZAP_E_INVALID, "the span of its table"},
+             {1, &bytes, &table, COUNT, NULL, ZAP_E_INVALID, "the span of its codes"},
+             {1, &bytes, &short_table, COUNT, &codes, ZAP_E_INVALID, "120 bytes or more"},
+             {1, &bytes, &odd_table, COUNT, &codes, ZAP_E_INVALID, "a multiple of 4"},
+             {1, &bytes, &table, COUNT, &few_codes, ZAP_E_INVALID, "no room for 5 codes"},
+             {1, &beyond, &table, COUNT, &codes, ZAP_E_INVALID, "bytes 0: 1024 bytes from 3073 do not lie in"},
+             {1, &bytes, &table, COUNT, &no_region, ZAP_E_HANDLE, "is no open region"}};
+  int launches = double_control.calls[CALL_VERIFY];
+  for (size_t each = 0; each < sizeof bad / sizeof bad[0]; each++) {
+    CHECK_EQUAL(ZAP_UMA(verify_begin)(device, bad[each].scheme, bad[each].bytes, bad[each].table, bad[each].count, bad[each].codes),
+                bad[each].status);
+    CHECK_CONTAINS(text(), bad[each].part);
+    CHECK_EQUAL(ZAP_UMA(verify_host)(device, bad[each].scheme, bad[each].bytes, bad[each].table, bad[each].count, bad[each].codes),
+                bad[each].status);
+    CHECK_CONTAINS(text(), bad[each].part);
+  }
+  CHECK_EQUAL(double_control.calls[CALL_VERIFY], launches);
+  const zap_span unseen = {.region = hidden, .length = TABLE};
+  CHECK_EQUAL(ZAP_UMA(verify_host)(device, ZAP_SCHEME_ED25519, &unseen, &table, COUNT, &codes), ZAP_E_UNSUPPORTED);
+
+  /* Failures take the job with them. */
+  double_control.failing = CALL_VERIFY;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes), ZAP_E_DRIVER);
+  double_reset();
+  job = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes);
+  double_control.failing = CALL_VERIFY_POLL;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_DRIVER);
+  double_reset();
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_HANDLE);
+  CHECK_EQUAL(double_control.checks, 0);
+
+  /* The hand-over and the end of a region wait for it; closed with a job open. */
+  int waits = double_control.calls[CALL_WAIT];
+  job = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes);
+  CHECK_EQUAL(ZAP_UMA(fence_to_host)(device), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_WAIT], waits + 1);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_OK);
+  job = ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(verify_poll)(device, job), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes), ZAP_E_HANDLE);
+  CHECK_EQUAL(ZAP_UMA(verify_host)(device, ZAP_SCHEME_ED25519, &bytes, &table, COUNT, &codes), ZAP_E_HANDLE);
+  nothing_left();
+}
+
+static int32_t load_to_its_end(int32_t device) {
+  int32_t status = ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519);
+  CHECK_EQUAL(status, ZAP_E_AGAIN);
+  for (int wait = 0; wait < 10000 && status == ZAP_E_AGAIN; wait++) {
+    pause_millis(1);
+    status = ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519);
+  }
+  return status;
+}
+
+/* The kernel loads while nobody waits. */
+static void loading(void) {
+  int32_t device = open_one();
+  int before = double_control.calls[CALL_VERIFY_LOAD];
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, 7), ZAP_E_INVALID);
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device + 65536, ZAP_SCHEME_ED25519), ZAP_E_HANDLE);
+  double_control.failing = CALL_VERIFY_LOAD;
+  double_control.status = ZAP_E_DRIVER;
+  CHECK_EQUAL(load_to_its_end(device), ZAP_E_DRIVER);
+  CHECK_CONTAINS(text(), "doubleLoad failed with DOUBLE_ERROR (7)");
+  double_reset();
+  CHECK_EQUAL(load_to_its_end(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_OK);
+  CHECK_EQUAL(double_control.calls[CALL_VERIFY_LOAD], before + 2);
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_E_HANDLE);
+  nothing_left();
+
+  /* One that takes its time costs whoever asks nothing; a close waits for it. */
+  device = open_one();
+  double_control.hanging = CALL_VERIFY_LOAD;
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_E_AGAIN);
+  WAIT_UNTIL(double_control.stuck == 1);
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_E_AGAIN);
+  double_reset();
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
+  nothing_left();
+
+  /* One that never ends: the next call that needs the driver learns it. */
+  zap_uma_device about;
+  device = ZAP_UMA(open)(PATH, "", 0, 100, &about);
+  double_control.hanging = CALL_VERIFY_LOAD;
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_E_AGAIN);
+  WAIT_UNTIL(double_control.stuck == 1);
+  zap_region region;
+  CHECK_EQUAL(ZAP_UMA(region_alloc)(device, ZAP_MEMORY_MANAGED, 4096, &region), ZAP_E_TIMEOUT);
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_E_TIMEOUT);
+  CHECK_CONTAINS(text(), "doubleLoad did not come back in time");
+  CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_E_TIMEOUT);
+  double_reset();
+  WAIT_UNTIL(double_control.devices == 0);
+  nothing_left();
+}
+
 static void without_kernels(void) {
   double_control.flags = ZAP_UMA_MANAGED;
   zap_uma_device about;
@@ -430,6 +600,10 @@ static void without_kernels(void) {
   const zap_span span = {.region = 1};
   CHECK_EQUAL(ZAP_UMA(check_begin)(device, &span, 1, 1), ZAP_E_UNSUPPORTED);
   CHECK_CONTAINS(text(), "check on the CPU");
+  const zap_span row = {.region = 1, .length = 24};
+  CHECK_EQUAL(ZAP_UMA(verify_begin)(device, ZAP_SCHEME_ED25519, &row, &row, 1, &row), ZAP_E_UNSUPPORTED);
+  CHECK_CONTAINS(text(), "verify on the CPU");
+  CHECK_EQUAL(ZAP_UMA(verify_load)(device, ZAP_SCHEME_ED25519), ZAP_E_UNSUPPORTED);
   CHECK_EQUAL(ZAP_UMA(close)(device), ZAP_OK);
   nothing_left();
 }
@@ -444,6 +618,8 @@ int main(void) {
   hanging_register();
   checks();
   many_spans();
+  verifications();
+  loading();
   without_kernels();
   return checks_done("uma");
 }

@@ -23,7 +23,7 @@ export type VerbsOf<N extends ShimName> = (typeof SHIMS)[N]["verbs"];
 
 export { ABI_VERSION, PREREQUISITE, SHIM_STATUS, type StatusName } from "./shim.ts";
 export type { Calls, Verbs } from "./table.ts";
-export { UMA_DEVICE, UMA_FLAGS, UMA_MEMORY, UMA_REGION, UMA_SPAN, UMA_VERBS } from "./uma.ts";
+export { UMA_DEVICE, UMA_FLAGS, UMA_MEMORY, UMA_REGION, UMA_SCHEMES, UMA_SPAN, UMA_VERBS } from "./uma.ts";
 export type { UmaFlag, UmaMemory } from "./uma.ts";
 export {
   DPDK_ALLOWED,

@@ -2,7 +2,7 @@
 import type { Structure } from "./table.ts";
 
 /** `ZAP_ABI_VERSION`: the one that this version of the package speaks. */
-export const ABI_VERSION = 3;
+export const ABI_VERSION = 4;
 
 /** `enum zap_status`. */
 export const SHIM_STATUS = {

@@ -18,6 +18,10 @@ export const UMA_VERBS = {
   check_begin: { args: ["i32", "ptr", "u32", "u64"], returns: "i32" },
   check_poll: { args: ["i32", "i32", "ptr", "u32"], returns: "i32" },
   check_host: { args: ["i32", "ptr", "u32", "u64", "ptr"], returns: "i32" },
+  verify_load: { args: ["i32", "u32"], returns: "i32" },
+  verify_begin: { args: ["i32", "u32", "ptr", "ptr", "u32", "ptr"], returns: "i32" },
+  verify_poll: { args: ["i32", "i32"], returns: "i32" },
+  verify_host: { args: ["i32", "u32", "ptr", "ptr", "u32", "ptr"], returns: "i32" },
   live: { args: [], returns: "i32" },
 
   poller_open: { args: ["ptr"], returns: "i32" },
@@ -68,5 +72,9 @@ export const UMA_FLAGS = {
   gpudirectRdma: 32,
   kernels: 64,
   hostDmaBuf: 128,
+  verify: 256,
 } as const;
+/** `enum zap_scheme`. */
+export const UMA_SCHEMES = { ed25519: 1 } as const;
+
 export type UmaFlag = keyof typeof UMA_FLAGS;

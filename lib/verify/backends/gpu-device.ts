@@ -1,0 +1,259 @@
+/** One CUDA device that verifies: its kernel, its stage, and batches through it, one slice at a time. */
+import { AbortedError, ClosedError, ShimError, TimeoutError, ZapError } from "../../errors/index.ts";
+import type { DeviceMemory, HeaderSpan, VerifySpans } from "../../memory/index.ts";
+import type { PackedBatch } from "../contract.ts";
+import { ed25519Lengths } from "./gpu-lengths.ts";
+import type { Place } from "./gpu-place.ts";
+import { Stage, type Turn } from "./gpu-stage.ts";
+
+/** Items of one launch: enough for the largest GPUs of today, and soon over. */
+const LAUNCH_ITEMS = 65_536;
+/** A batch whose bytes are this much more than its items is not copied whole. */
+const SPREAD_BYTES = 1_024;
+const SPREAD_LEAST = 1024 * 1024;
+/** Looks at a running kernel this often without sleeping. */
+const SPINS = 16;
+/** The event loop gets its turn after so many milliseconds of copying. */
+const TURN_MILLIS = 4;
+
+/** A batch, where its codes go, and what ends it early. */
+export interface Work {
+  readonly batch: PackedBatch;
+  readonly codes: Uint8Array;
+  readonly signal: AbortSignal | undefined;
+}
+
+export class VerifyDevice {
+  readonly memory: DeviceMemory;
+  readonly #stageBytes: number;
+  #stage: Stage | null = null;
+  #ready: Promise<void> | null = null;
+  /** Whoever has the stage, and those who wait for it. */
+  #turns: Promise<unknown> = Promise.resolve();
+  #isReady = false;
+  /** What the device failed with. */
+  #fault: Error | null = null;
+
+  /** `stageBytes`: room for the bytes of batches; 0 where they are all in place. */
+  constructor(memory: DeviceMemory, stageBytes: number) {
+    this.memory = memory;
+    this.#stageBytes = stageBytes;
+  }
+
+  /** Whether the kernel is there, so that nothing has to be waited for. */
+  get isReady(): boolean {
+    return this.#isReady;
+  }
+
+  /** Waits until the driver has compiled the kernel. Rejects with what the device fails with; the next call tries again. */
+  ready(): Promise<void> {
+    if (this.#fault !== null) return Promise.reject(this.#fault);
+    this.#ready ??= this.#load().catch((error: unknown) => {
+      this.#ready = null;
+      throw error;
+    });
+    return this.#ready;
+  }
+
+  async #load(): Promise<void> {
+    // The driver may take longer to compile than any call may take.
+    const deadline = performance.now() + 10 * this.memory.timeoutMillis;
+    while (!this.memory.verifyLoad("ed25519")) {
+      if (performance.now() > deadline)
+        throw this.#late("compile the kernel", 10 * this.memory.timeoutMillis);
+      await Bun.sleep(2);
+    }
+    this.#stage ??= new Stage(this.memory, this.#stageBytes, LAUNCH_ITEMS);
+    this.#isReady = true;
+  }
+
+  /** Verifies a batch through the stage. Rejects with `AbortedError` soon after the signal fires, else with what the device fails with. */
+  async verify(work: Work): Promise<void> {
+    await abortable(this.ready(), work.signal);
+    const { bytes, count } = work.batch;
+    const isSpread = bytes.length > Math.max(SPREAD_LEAST, count * SPREAD_BYTES);
+    if (bytes.length <= this.#stageBytes && !isSpread) return this.#alone(work, () => this.#whole(work));
+    for (let from = 0; from < count;) {
+      let next = from;
+      const start = from;
+      await this.#alone(work, async () => {
+        next = await this.#gathered(work, start);
+      });
+      from = next;
+    }
+  }
+
+  /**
+   * Verifies a batch whose bytes lie in this device's memory, which is lent at once, until the device has finished. Throws `ClosedError` or
+   * `OwnerError` where the buffer cannot be lent.
+   */
+  verifyInPlace(work: Work, place: Place): Promise<void> {
+    const idle = Promise.withResolvers<void>();
+    place.buffer.lend(idle.promise);
+    const end = (fault: Error | null) => {
+      place.buffer.returned(fault);
+      idle.resolve();
+    };
+    const done = this.#inPlace(work, place).then(
+      () => end(null),
+      (error: unknown) => {
+        end(mayStillRun(error) ? (error as Error) : null);
+        throw error;
+      },
+    );
+    return abortable(done, work.signal);
+  }
+
+  /**
+   * Lets go of the device when the batch that is on it has ended; those that wait reject. One that may not answer is left as it is: to wait for
+   * it would hold up everything. Rejects where the driver fails.
+   */
+  async close(): Promise<void> {
+    const isLost = this.#fault !== null && mayStillRun(this.#fault);
+    this.#isReady = false;
+    this.#fault ??= new ClosedError(`${this.#name} was closed`);
+    await this.#turns;
+    if (!isLost) this.memory.close();
+  }
+
+  async #inPlace(work: Work, { region, offset, length }: Place): Promise<void> {
+    await this.ready();
+    await this.#locked(() => this.#launches(work, length, { region, offset, length }));
+  }
+
+  /** The batch's bytes once, then its items in as many launches as it takes. */
+  async #whole(work: Work): Promise<void> {
+    await this.#theStage.fill(work.batch.bytes, turns());
+    await this.#launches(work, work.batch.bytes.length);
+  }
+
+  async #launches({ batch, codes, signal }: Work, bytes: number, elsewhere?: HeaderSpan): Promise<void> {
+    const stage = this.#theStage;
+    for (let from = 0; from < batch.count && !isAborted(signal); from += LAUNCH_ITEMS) {
+      const to = Math.min(batch.count, from + LAUNCH_ITEMS);
+      stage.rows(batch.table, from, to);
+      const seen = await this.#launch(stage, stage.spans(bytes, to - from, elsewhere));
+      if (!isAborted(signal)) codes.set(seen, from);
+    }
+  }
+
+  /** As many items from `from` on as the stage has room for. Gives the first that is left. */
+  async #gathered({ batch, codes, signal }: Work, from: number): Promise<number> {
+    const stage = this.#theStage;
+    const slice = await stage.gather(batch, from, ed25519Lengths, turns());
+    if (slice.to === from) return this.#large({ batch, codes, signal }, from, slice.bytes);
+    const seen = await this.#launch(stage, stage.spans(slice.bytes, slice.to - from));
+    if (isAborted(signal)) return slice.to;
+    codes.set(seen, from);
+    for (const [at, code] of slice.known) codes[from + at] = code;
+    return slice.to;
+  }
+
+  /** One item that is larger than the stage. */
+  async #large({ batch, codes, signal }: Work, at: number, bytes: number): Promise<number> {
+    const stage = new Stage(this.memory, bytes, 1);
+    let isFree = true;
+    try {
+      await stage.gather(batch, at, ed25519Lengths, turns());
+      isFree = false;
+      const seen = await this.#launch(stage, stage.spans(bytes, 1));
+      isFree = true;
+      if (!isAborted(signal)) codes.set(seen, at);
+    } finally {
+      // Of a kernel that may still run the memory stays; it goes with the device.
+      if (isFree) stage.free();
+    }
+    return at + 1;
+  }
+
+  /** Fence, launch, fence. Gives the codes where they lie. */
+  async #launch(stage: Stage, spans: VerifySpans): Promise<Uint8Array> {
+    const { memory } = this;
+    stage.forget(spans.count);
+    memory.fenceToDevice();
+    const job = memory.verifyBegin("ed25519", spans);
+    const deadline = performance.now() + memory.timeoutMillis;
+    for (let looks = 0; !memory.verifyPoll(job); looks++) {
+      if (performance.now() > deadline) throw this.#late("verify a batch", memory.timeoutMillis);
+      await (looks < SPINS ? new Promise((resolve) => setImmediate(resolve)) : Bun.sleep(1));
+    }
+    memory.fenceToHost();
+    const codes = stage.answer(spans.count);
+    if (codes === null) throw new ZapError("ERR_ZAP_VERIFY", `${this.#name}: a launch left codes unwritten`);
+    return codes;
+  }
+
+  /** Runs `step` when its turn has come, alone; the caller gets away when the signal fires, the step goes on to its end. */
+  #alone({ signal }: Work, step: () => Promise<void>): Promise<void> {
+    return abortable(
+      this.#locked(async () => {
+        if (!isAborted(signal)) await step();
+      }),
+      signal,
+    );
+  }
+
+  /** After a failure nobody gets a turn: the device is closed next, and its memory must not be touched any more. */
+  #locked(step: () => Promise<void>): Promise<void> {
+    const turn = this.#turns.then(() => {
+      if (this.#fault !== null) throw this.#fault;
+      return step();
+    });
+    this.#turns = turn.catch((error: unknown) => {
+      this.#fault ??= error as Error;
+    });
+    return turn;
+  }
+
+  get #theStage(): Stage {
+    if (this.#stage === null) throw new ClosedError(`${this.#name} has no stage`);
+    return this.#stage;
+  }
+
+  get #name(): string {
+    return `${this.memory.name} device ${this.memory.device.index} (${this.memory.device.name})`;
+  }
+
+  #late(what: string, millis: number): TimeoutError {
+    return new TimeoutError(`${this.#name} did not ${what} within ${millis} ms (ZAP_DEVICE_MILLIS)`);
+  }
+}
+
+/** Whether a kernel may still run after this error, or a call into the driver: then nobody may touch the memory, and a close would wait. */
+export function mayStillRun(error: unknown): boolean {
+  return error instanceof TimeoutError || (error instanceof ShimError && error.status === "ZAP_E_TIMEOUT");
+}
+
+/** Rejects with `AbortedError` when the signal fires; what comes of `promise` afterwards is nobody's concern. */
+async function abortable(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return promise;
+  const aborted = Promise.withResolvers<never>();
+  const abort = () => aborted.reject(new AbortedError("batchVerify", signal.reason));
+  promise.catch(() => {});
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    await Promise.race([promise, aborted.promise]);
+    // It may have ended early because of the signal.
+    if (signal.aborted) throw new AbortedError("batchVerify", signal.reason);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}
+
+function turns(): Turn {
+  let start = performance.now();
+  return () => {
+    if (performance.now() - start < TURN_MILLIS) return null;
+    return new Promise((resolve) =>
+      setImmediate(() => {
+        start = performance.now();
+        resolve();
+      }),
+    );
+  };
+}

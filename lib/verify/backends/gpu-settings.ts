@@ -1,0 +1,29 @@
+/** What an operator can set about verification on a GPU. Read once, when the first batch comes. */
+import { readDecimal, type Env } from "../../settings/index.ts";
+
+const MIB = 1024 * 1024;
+
+export interface GpuSettings {
+  /**
+   * `ZAP_VERIFY_GPU_LEAST`: batches of fewer items stay on the CPU, 1 to 4,294,967,295; default 2,048. That default is reckoned from what one
+   * signature takes on a slow thread of a GPU, and was not measured on one.
+   */
+  readonly leastItems: number;
+  /**
+   * `ZAP_VERIFY_GPU_BYTES`: unified memory that batches are copied to for the GPU, 1 MiB to 4 GiB; default 64 MiB. A larger batch goes through
+   * it in slices; a single item that is larger has memory of its own for as long as it takes.
+   */
+  readonly stageBytes: number;
+}
+
+/** Throws `ConfigError` for a value that cannot be used. */
+export function gpuSettings(env: Env): GpuSettings {
+  return {
+    leastItems: readDecimal(env, "ZAP_VERIFY_GPU_LEAST", { byDefault: 2_048, least: 1, most: 0xffff_ffff }),
+    stageBytes: readDecimal(env, "ZAP_VERIFY_GPU_BYTES", {
+      byDefault: 64 * MIB,
+      least: MIB,
+      most: 4 * 1024 * MIB - 1,
+    }),
+  };
+}

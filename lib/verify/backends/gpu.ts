@@ -1,0 +1,214 @@
+/**
+ * The GPU: Ed25519 by a CUDA kernel, on batches in unified memory. The kernel's source is that of `shim/kernels/ed25519`, which runs on the CPU
+ * as well, so its verdicts are those of every other backend.
+ *
+ * What lives beside it: `gpu-device.ts` (a device and its launches), `gpu-stage.ts` (what batches are copied to), `gpu-place.ts` (batches that need
+ * no copy), `gpu-settings.ts`.
+ */
+import { AbortedError, ConfigError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
+import { locateLibrary, platformHere, type Platform } from "../../ffi/index.ts";
+import { openDeviceMemory, type DeviceMemory } from "../../memory/index.ts";
+import type { Env } from "../../settings/index.ts";
+import type { Backend, Job, Scheme } from "../contract.ts";
+import { VerifyDevice } from "./gpu-device.ts";
+import { placeOf, type Place } from "./gpu-place.ts";
+import { gpuSettings, type GpuSettings } from "./gpu-settings.ts";
+
+const LIBCUDA = "libcuda.so.1";
+/** A device that failed is left alone for as long. */
+const PAUSE_MILLIS = 30_000;
+
+export interface GpuOptions {
+  readonly env?: Env | undefined;
+  /** The folder that stands for `/`, and the platform: where the driver and the shim are looked for. Default: this host. */
+  readonly root?: string | undefined;
+  readonly platform?: Platform | undefined;
+}
+
+/**
+ * Batches that are large enough go to the device, the others to the backend beside it, `cpu`; so do those that come while the driver still
+ * compiles the kernel, and those that the device fails with, of which `onDeviceError` is told. A job that is `forced` goes to the device, whatever its
+ * size, or rejects.
+ */
+export class GpuBackend implements Backend {
+  readonly name = "cuda";
+  readonly #cpu: Backend;
+  readonly #env: Env;
+  readonly #root: string;
+  readonly #platform: Platform;
+  #settings: GpuSettings | null = null;
+  #runtime: string | null | undefined;
+  #opening: Promise<VerifyDevice> | null = null;
+  #device: VerifyDevice | null = null;
+  /** Those of whose memory batches were verified in place. */
+  readonly #others = new WeakMap<DeviceMemory, VerifyDevice>();
+  #failure: { readonly text: string; readonly at: number } | null = null;
+
+  /** Opens nothing. */
+  constructor(cpu: Backend, { env = process.env, root = "/", platform = platformHere() }: GpuOptions = {}) {
+    this.#cpu = cpu;
+    this.#env = env;
+    this.#root = root;
+    this.#platform = platform;
+  }
+
+  serves(scheme: Scheme): true | string {
+    if (scheme !== "ed25519") return `no CUDA kernel verifies ${scheme} yet, only ed25519`;
+    const { platform } = this.#platform;
+    if (platform !== "linux") return `CUDA is for Linux, not ${platform}`;
+    if (this.#library() === null) return `${LIBCUDA} is not here: install the NVIDIA driver`;
+    if (this.#failure === null || performance.now() - this.#failure.at > PAUSE_MILLIS) return true;
+    return `${this.#failure.text} (tried again after ${PAUSE_MILLIS / 1000} s)`;
+  }
+
+  /** Opens the device and has the kernel compiled, which may take seconds, so that no batch has to. Rejects as a forced job would. */
+  async warm(): Promise<void> {
+    const served = this.serves("ed25519");
+    if (served !== true) throw new NotAvailableError(served);
+    try {
+      await this.#guarded(
+        () => this.#open(),
+        (device) => device.ready(),
+      );
+    } catch (error) {
+      throw error instanceof DeviceFailure ? error.failure : error;
+    }
+  }
+
+  async run(job: Job): Promise<void> {
+    const forced = job.forced === true;
+    const settings = (this.#settings ??= gpuSettings(this.#env));
+    if (job.signal?.aborted === true) throw new AbortedError("batchVerify", job.signal.reason);
+    const served = this.serves(job.scheme);
+    if (served !== true && forced) throw new NotAvailableError(`cuda: ${served}`);
+    if (served !== true || (!forced && job.batch.count < settings.leastItems)) return this.#cpu.run(job);
+    // A buffer that was released is its holder's mistake, and not the device's.
+    const place = placeOf(job.batch.bytes);
+    try {
+      if (await this.#onDevice(job, place, forced)) return;
+    } catch (error) {
+      if (!(error instanceof DeviceFailure)) throw error;
+      if (forced) throw error.failure;
+      tell(job, error.failure);
+    }
+    await this.#cpu.run(job);
+  }
+
+  /** Lets go of the device when the batch that is on it has ended; it is opened again with the next one. */
+  async close(): Promise<void> {
+    const device = this.#device;
+    this.#device = null;
+    this.#opening = null;
+    await device?.close();
+  }
+
+  /** False where the device is not ready and nobody insists on it. */
+  async #onDevice(job: Job, place: Place | null, forced: boolean): Promise<boolean> {
+    const { batch, codes, signal } = job;
+    const device = place === null ? this.#device : this.#otherDevice(place.device);
+    const open = async () => device ?? this.#open();
+    if (!forced && device?.isReady !== true) {
+      // Not waited for: this batch is the CPU's.
+      this.#guarded(open, (opened) => opened.ready()).catch((error: unknown) => {
+        tell(job, error instanceof DeviceFailure ? error.failure : failureOf(error));
+      });
+      return false;
+    }
+    const work = { batch, codes, signal };
+    if (place !== null && device !== null) {
+      // At once, before its holder can release it.
+      const done = device.verifyInPlace(work, place);
+      await this.#guarded(open, () => done);
+    } else {
+      await this.#guarded(open, (opened) => opened.verify(work));
+    }
+    return true;
+  }
+
+  /** Rejects with `DeviceFailure` where the device is to blame; then it is let go of, and left alone for a while. */
+  async #guarded(
+    open: () => Promise<VerifyDevice>,
+    use: (device: VerifyDevice) => Promise<void>,
+  ): Promise<void> {
+    let device: VerifyDevice | null = null;
+    try {
+      device = await open();
+      await use(device);
+    } catch (error) {
+      if (error instanceof AbortedError || error instanceof ConfigError || error instanceof OwnerError)
+        throw error;
+      throw new DeviceFailure(this.#failed(error, device));
+    }
+  }
+
+  #otherDevice(memory: DeviceMemory): VerifyDevice {
+    const known = this.#others.get(memory);
+    if (known !== undefined) return known;
+    const device = new VerifyDevice(memory, 0);
+    this.#others.set(memory, device);
+    return device;
+  }
+
+  #open(): Promise<VerifyDevice> {
+    if (this.#device !== null) return Promise.resolve(this.#device);
+    this.#opening ??= this.#reallyOpen().finally(() => {
+      this.#opening = null;
+    });
+    return this.#opening;
+  }
+
+  async #reallyOpen(): Promise<VerifyDevice> {
+    const runtime = this.#library();
+    if (runtime === null) throw new NotAvailableError(`${LIBCUDA} is not here: install the NVIDIA driver`);
+    const { stageBytes } = (this.#settings ??= gpuSettings(this.#env));
+    const memory = await openDeviceMemory({ kind: "cuda", runtime }, this.#env, this.#platform);
+    if (!memory.device.flags.has("verify")) {
+      memory.close();
+      throw new NotAvailableError(`${memory.device.name} does not run the kernels of this library`);
+    }
+    return (this.#device = new VerifyDevice(memory, stageBytes));
+  }
+
+  #failed(error: unknown, device: VerifyDevice | null): ZapError {
+    const failure = failureOf(error);
+    this.#failure = { text: failure.message, at: performance.now() };
+    if (device === null) return failure;
+    this.#others.delete(device.memory);
+    if (this.#device !== device) return failure;
+    this.#device = null;
+    // What it failed with first is what counts.
+    device.close().catch(() => {});
+    return failure;
+  }
+
+  #library(): string | null {
+    if (this.#runtime === undefined)
+      this.#runtime = locateLibrary(LIBCUDA, { root: this.#root, env: this.#env, platform: this.#platform });
+    return this.#runtime;
+  }
+}
+
+/** What the device is to blame for; everything else is the caller's. */
+class DeviceFailure extends Error {
+  readonly failure: ZapError;
+
+  constructor(failure: ZapError) {
+    super(failure.message);
+    this.failure = failure;
+  }
+}
+
+function failureOf(error: unknown): ZapError {
+  if (error instanceof ZapError) return error;
+  const text = error instanceof Error ? error.message : String(error);
+  return new ZapError("ERR_ZAP_VERIFY", `cuda: ${text}`, { cause: error });
+}
+
+/** A listener's bug is its own. */
+function tell(job: Job, failure: ZapError): void {
+  try {
+    job.onDeviceError?.(failure);
+  } catch (error) {
+    reportError(error);
+  }
+}
