@@ -1,6 +1,6 @@
 /*
- * Tries the CUDA part on a real GPU, without Bun: allocates or registers, writes on the CPU, runs the kernels, reads back. One line for each
- * step; exit code 0 where all of them hold. Takes little memory: a GPU that is at work need not mind.
+ * Tries the CUDA part on a real GPU, without Bun: allocates or registers, writes on the CPU, runs the kernels, reads back. One line for
+ * each step; exit code 0 where all of them hold. Takes little memory: a GPU that is at work need not mind.
  *
  *   check-cuda [path of libcuda.so.1] [number of the GPU]
  */
@@ -67,7 +67,7 @@ static void describe(const zap_uma_device *about) {
     const char *name;
   } names[] = {{ZAP_UMA_MANAGED, "managed"},         {ZAP_UMA_CONCURRENT, "concurrent"},   {ZAP_UMA_PAGEABLE, "pageable"},
                {ZAP_UMA_INTEGRATED, "integrated"},   {ZAP_UMA_DMA_BUF, "dma-buf"},         {ZAP_UMA_GPUDIRECT_RDMA, "gpudirect-rdma"},
-               {ZAP_UMA_HOST_DMA_BUF, "host-dma-buf"}, {ZAP_UMA_KERNELS, "kernels"}};
+               {ZAP_UMA_HOST_DMA_BUF, "host-dma-buf"}, {ZAP_UMA_KERNELS, "kernels"},     {ZAP_UMA_VERIFY, "verify"}};
   char text[512];
   int length = snprintf(text, sizeof text, "%s (%u of %u), CUDA %u.%u, compute capability %u.%u, %llu MiB:", about->name,
                         (unsigned)about->index, (unsigned)about->count, (unsigned)about->driver / 1000,

@@ -1,6 +1,5 @@
 /*
- * Part of check_cuda.c: signatures of RFC 8032, section 7.1 (tests 1, 2, 3 and SHA(abc)), and what is done to them. The messages are of 0 to 64
- * bytes.
+ * Part of check_cuda.c: signatures of RFC 8032, section 7.1 (tests 1, 2, 3 and SHA(abc)). The messages are of 0 to 64 bytes.
  */
 #ifndef ZAP_CHECK_SIGNATURES_H
 #define ZAP_CHECK_SIGNATURES_H

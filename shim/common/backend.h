@@ -106,9 +106,9 @@ struct zap_backend {
   void (*check_drop)(void *state, void *running);
 
   /*
-   * Signatures. All four are NULL where there are no kernels for them; a backend that has them sets ZAP_UMA_VERIFY where they run. `load` makes
-   * the kernel of a scheme ready, which may take seconds, and nothing the second time. The others are as for checks; `begin` loads what is
-   * not there yet, and what it is to write lies in the caller's memory.
+   * Signatures. All four are NULL where there are no kernels for them; a backend that has them sets ZAP_UMA_VERIFY where they run. `load`
+   * makes the kernel of a scheme ready, which may take seconds, and nothing the second time. The others are as for checks; `begin` loads
+   * what is not there yet, and what it is to write lies in the caller's memory.
    */
   int32_t (*verify_load)(void *state, uint32_t scheme);
   int32_t (*verify_begin)(void *state, const struct zap_verification *batch, void **running);

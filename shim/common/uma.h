@@ -77,15 +77,18 @@ struct zap_resolver {
   int32_t handle;
 };
 
-/* The region of a span becomes the resolver's. Fails where it is not open, or the span does not lie in it; `name` and `number` are for the text. */
+/*
+ * The region of a span becomes the resolver's. Fails where it is not open, or the span does not lie in it; `name` and `number` are for the
+ * text.
+ */
 int32_t zap_resolve(struct zap_resolver *resolver, const zap_span *span, const char *name, uint32_t number);
 
 /* A job for the device: a check or a verification, which `count` (0 for the latter) verdicts belong to. NULL where out of memory. */
 struct zap_check *zap_check_new(struct zap_device *device, uint32_t count, bool verifies);
 
 /*
- * On the device's thread, after the launch: a handle for the job, and its place in the device's list. Where nobody is left to be told of it,
- * it is waited for and dropped.
+ * On the device's thread, after the launch: a handle for the job, and its place in the device's list. Where nobody is left to be told of
+ * it, it is waited for and dropped.
  */
 int32_t zap_check_started(struct zap_device_job *job, struct zap_check *check);
 

@@ -144,18 +144,20 @@ ZAP_EXPORT int32_t ZAP_UMA(check_host)(int32_t device, const zap_span *spans, ui
                                        uint8_t *verdicts);
 
 /*
- * Makes the kernel of `scheme` (enum zap_scheme) ready, which may take the driver seconds: nobody waits for it, but other calls on this device
- * do. ZAP_E_AGAIN while it loads, ZAP_OK from then on. After a failure the next call tries again. ZAP_E_UNSUPPORTED as in verify_begin.
+ * Makes the kernel of `scheme` (enum zap_scheme) ready, which may take the driver seconds: nobody waits for it, but other calls on this
+ * device do. ZAP_E_AGAIN while it loads, ZAP_OK from then on. After a failure the next call tries again. ZAP_E_UNSUPPORTED as in
+ * verify_begin.
  */
 ZAP_EXPORT int32_t ZAP_UMA(verify_load)(int32_t device, uint32_t scheme);
 
 /*
- * Verifies `count` signatures of `scheme` (enum zap_scheme) on the device, in place; 1 to 1,048,576. `table` holds six uint32_t for each, in
- * the machine's byte order: offset and length of public key, message and signature in `bytes`; it starts at a multiple of 4. One code for each is written to
- * `codes` (kernels/ed25519/codes.h has them). All three lie in regions of this device; until the job has ended nobody may write to `bytes` and `table` or
- * touch `codes`. Launches and returns a job. Loads the kernel, where verify_load has not.
+ * Verifies `count` signatures of `scheme` (enum zap_scheme) on the device, in place; 1 to 1,048,576. `table` holds six uint32_t for each,
+ * in the machine's byte order: offset and length of public key, message and signature in `bytes`; it starts at a multiple of 4. One code
+ * for each is written to `codes` (kernels/ed25519/codes.h has them). All three lie in regions of this device; until the job has ended
+ * nobody may write to `bytes` and `table` or touch `codes`. Launches and returns a job. Loads the kernel, where verify_load has not.
  *
- * ZAP_E_UNSUPPORTED where this backend has no such kernel, ZAP_E_INVALID for another scheme, or spans that are too short or not in their regions.
+ * ZAP_E_UNSUPPORTED where this backend has no such kernel, ZAP_E_INVALID for another scheme, or spans that are too short or not in their
+ * regions.
  */
 ZAP_EXPORT int32_t ZAP_UMA(verify_begin)(int32_t device, uint32_t scheme, const zap_span *bytes, const zap_span *table, uint32_t count,
                                          const zap_span *codes);

@@ -38,6 +38,7 @@ import {
   UMA_FLAGS,
   UMA_MEMORY,
   UMA_REGION,
+  UMA_SCHEMES,
   UMA_SPAN,
   type ShimName,
   type Verbs,
@@ -118,6 +119,7 @@ describe("the numbers", () => {
   test("kinds of memory and flags of devices", () => {
     expect(camel("ZAP_MEMORY_", uma.enumeration("zap_memory"))).toEqual(UMA_MEMORY);
     expect(camel("ZAP_UMA_", uma.enumeration("zap_uma_flag"))).toEqual(UMA_FLAGS);
+    expect(camel("ZAP_SCHEME_", uma.enumeration("zap_scheme"))).toEqual(UMA_SCHEMES);
   });
 
   test("of the dpdk node", () => {

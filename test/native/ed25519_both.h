@@ -1,6 +1,6 @@
 /*
- * The Ed25519 kernel in both of its representations, as functions that a test can call: with five limbs as the CPU has it, with ten as a GPU.
- * Compiled as a shared library these are what `test/verify/ed25519-kernel.test.ts` calls.
+ * The Ed25519 kernel in both of its representations, as functions that a test can call: with five limbs as the CPU has it, with ten as a
+ * GPU. Compiled as a shared library these are what `test/verify/ed25519-kernel.test.ts` calls.
  */
 #ifndef ZAP_TEST_ED25519_BOTH_H
 #define ZAP_TEST_ED25519_BOTH_H

@@ -1,4 +1,4 @@
-/* The parts of the Ed25519 kernel against each other and against known values; included by one program for each representation of the field. */
+/* The parts of the Ed25519 kernel against each other and against known values; one program for each representation includes it. */
 #include <stdbool.h>
 
 #include "../../shim/kernels/ed25519/verify.c"

@@ -51,7 +51,17 @@ describe.skipIf(COMPILER === null && !IN_CI)(
     test("there is a C compiler", () => expect(COMPILER).not.toBeNull());
 
     test("hold under AddressSanitizer and UBSan, and leak nothing", async () => {
-      expect(PROGRAMS).toEqual(["ed25519", "ed25519_ten", "fail", "handles", "hang", "kernels", "poller", "threads", "uma"]);
+      expect(PROGRAMS).toEqual([
+        "ed25519",
+        "ed25519_ten",
+        "fail",
+        "handles",
+        "hang",
+        "kernels",
+        "poller",
+        "threads",
+        "uma",
+      ]);
       const env = { ASAN_OPTIONS: "detect_leaks=1", UBSAN_OPTIONS: "print_stacktrace=1" };
       for (const [name, path] of await programs("address", PROGRAMS, ADDRESS))
         await expectOk([path], name, env);
@@ -102,7 +112,13 @@ describe.skipIf(COMPILER === null && !IN_CI)(
         const kernels = shop.path("kernels");
         mkdirSync(kernels, { recursive: true });
         for (const name of KERNELS) writeFileSync(join(kernels, `${name}.ptx`), await ptx(name));
-        const flags = [...ADDRESS, "-DZAP_UMA_PREFIX=zap_uma_cuda_", "-DTIMEOUT_MS=2000u", "-DSIGNATURES=1024u", `-I${kernels}`];
+        const flags = [
+          ...ADDRESS,
+          "-DZAP_UMA_PREFIX=zap_uma_cuda_",
+          "-DTIMEOUT_MS=2000u",
+          "-DSIGNATURES=1024u",
+          `-I${kernels}`,
+        ];
         const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
         const objects = await shop.objects("check", [...parts, join(ROOT, "shim/check_cuda.c")], flags);
         const program = await shop.link("check-cuda", objects, flags);

@@ -1,4 +1,5 @@
 /** The GPU backend over a double of the CUDA driver, which runs the kernel on the CPU as a GPU would. */
+import { toArrayBuffer, type Pointer } from "bun:ffi";
 import { afterAll, describe, expect, test } from "bun:test";
 import { openDeviceMemory, SlabPool, type DeviceMemory } from "../../lib/memory/index.ts";
 import { umaRuntime } from "../../lib/transport/probes/uma.ts";
@@ -178,6 +179,36 @@ describe.skipIf(noNative || process.platform !== "linux")("the GPU backend", () 
     await gpu.close();
     await pool.close();
     expectClean(on);
+  });
+
+  test("has a twin on the CPU, which reads the same memory", async () => {
+    for (const vendor of ["cuda", "hip", "metal"] as const) {
+      const on = new DoubleHost(vendor);
+      const kind = await openDeviceMemory(umaRuntime(on.host)!, on.host.env, on.host);
+      const [bytes, table, codes] = [random.bytes.length, random.table.byteLength, random.count];
+      const tableAt = Math.ceil(bytes / 4) * 4;
+      const region = kind.allocRegion(tableAt + table + codes);
+      const memory = new Uint8Array(toArrayBuffer(region.address as Pointer, 0, region.bytes));
+      memory.set(random.bytes);
+      memory.set(new Uint8Array(random.table.buffer), tableAt);
+      const span = (offset: number, length: number) => ({ region: region.handle, offset, length });
+      const batch = {
+        bytes: span(0, bytes),
+        table: span(tableAt, table),
+        codes: span(tableAt + table, codes),
+        count: random.count,
+      };
+      kind.verifyHost("ed25519", batch);
+      expect(differences(memory.slice(tableAt + table), nodeCodes(random))).toEqual([]);
+      if (vendor !== "cuda") {
+        expect(kind.device.flags.has("verify")).toBe(false);
+        expect(() => kind.verifyBegin("ed25519", batch)).toThrow("verify on the CPU");
+        expect(() => kind.verifyLoad("ed25519")).toThrow("verify on the CPU");
+      }
+      region.free();
+      kind.close();
+      expect(() => kind.verifyHost("ed25519", batch)).toThrow("closed");
+    }
   });
 
   test("a table that is too short is refused", () => {

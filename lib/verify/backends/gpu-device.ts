@@ -33,6 +33,8 @@ export class VerifyDevice {
   #isReady = false;
   /** What the device failed with. */
   #fault: Error | null = null;
+  /** A call into the driver, or a kernel, may never end. */
+  #isLost = false;
 
   /** `stageBytes`: room for the bytes of batches; 0 where they are all in place. */
   constructor(memory: DeviceMemory, stageBytes: number) {
@@ -50,6 +52,7 @@ export class VerifyDevice {
     if (this.#fault !== null) return Promise.reject(this.#fault);
     this.#ready ??= this.#load().catch((error: unknown) => {
       this.#ready = null;
+      this.#isLost ||= mayStillRun(error);
       throw error;
     });
     return this.#ready;
@@ -109,11 +112,10 @@ export class VerifyDevice {
    * it would hold up everything. Rejects where the driver fails.
    */
   async close(): Promise<void> {
-    const isLost = this.#fault !== null && mayStillRun(this.#fault);
     this.#isReady = false;
     this.#fault ??= new ClosedError(`${this.#name} was closed`);
     await this.#turns;
-    if (!isLost) this.memory.close();
+    if (!this.#isLost) this.memory.close();
   }
 
   async #inPlace(work: Work, { region, offset, length }: Place): Promise<void> {
@@ -201,6 +203,7 @@ export class VerifyDevice {
     });
     this.#turns = turn.catch((error: unknown) => {
       this.#fault ??= error as Error;
+      this.#isLost ||= mayStillRun(error);
     });
     return turn;
   }

@@ -1,4 +1,4 @@
-/* Made by scripts/ed25519-tables.ts; not to be changed by hand. [1]B to [128]B: y + x, y - x and 2 d x y of each, as little-endian words. */
+/* Made by scripts/ed25519-tables.ts; not to be changed by hand. [1]B to [128]B: y + x, y - x, 2 d x y of each, in little-endian words. */
 #ifndef ZAP_ED25519_BASE_TABLE_H
 #define ZAP_ED25519_BASE_TABLE_H
 

@@ -2,8 +2,8 @@
  * The field of integers modulo p = 2^255 - 19 (RFC 8032, section 5.1).
  *
  * Two representations behind one set of functions, chosen at compile time by ZAP_FIELD_LIMBS. 5: limbs of 51 bits, with products of 128;
- * the fastest where a CPU multiplies 64 by 64 bits. 10: limbs of 26 and 25 bits in turn, with products of 64, which is what GPUs multiply by
- * nature and all that Metal has. Both give the same bytes; the tests run both on the CPU.
+ * the fastest where a CPU multiplies 64 by 64 bits. 10: limbs of 26 and 25 bits in turn, with products of 64, which is what GPUs multiply
+ * by nature and all that Metal has. Both give the same bytes; the tests run both on the CPU.
  *
  * How large elements may grow is counted in units of a reduced one, which `load`, `mul` and `square` give. A sum has the units of both its
  * parts. So has a difference, of which the second part must be reduced; with five limbs it has one more, for which there is room. With ten

@@ -1,9 +1,9 @@
 /*
- * Part of field.c: ten limbs, limb i for 2^ceil(25.5 i), of 26 bits where i is even and 25 where it is odd; of either sign. A reduced one has
- * limbs of at most 2^25 and 2^24 in magnitude, but for a little in limb 1 (Bernstein, Curve25519, PKC 2006, has the radix).
+ * Part of field.c: ten limbs, limb i for 2^ceil(25.5 i), of 26 bits where i is even and 25 where it is odd; of either sign. A reduced one
+ * has limbs of at most 2^25 and 2^24 in magnitude, but for a little in limb 1 (Bernstein, Curve25519, PKC 2006, has the radix).
  *
- * Bounds of `mul`: its right side times 19 has to be an int32_t, so limbs there are below 2^26.75: 3.3 units. With 5 units on its left each
- * column is below 2^62.
+ * Bounds of `mul`: its right side times 19 has to be an int32_t, so limbs there are below 2^26.75: 3.3 units. With 5 units on its left
+ * each column is below 2^62.
  */
 #ifndef ZAP_ED25519_FIELD_10_H
 #define ZAP_ED25519_FIELD_10_H

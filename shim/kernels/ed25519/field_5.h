@@ -1,8 +1,8 @@
 /*
  * Part of field.c: five limbs of 51 bits, never negative. A reduced one has limbs below 2^51 + 2^13.
  *
- * Bounds of `mul`: of two elements of 6 units each column is below 36 * (1 + 4 * 19) * 2^102.1 < 2^113.6. What it carries, and 19 times what the
- * last column (five plain products) carries, stay below 2^63.
+ * Bounds of `mul`: of two elements of 6 units each column is below 36 * (1 + 4 * 19) * 2^102.1 < 2^113.6. What it carries, and 19 times
+ * what the last column (five plain products) carries, stay below 2^63.
  */
 #ifndef ZAP_ED25519_FIELD_5_H
 #define ZAP_ED25519_FIELD_5_H

@@ -5,7 +5,8 @@
 /* d = -121665 / 121666, twice that, and a square root of -1: 2^((p - 1) / 4). */
 static const uint32_t edwards_d[8] = {0x135978a3, 0x75eb4dca, 0x4141d8ab, 0x00700a4d, 0x7779e898, 0x8cc74079, 0x2b6ffe73, 0x52036cee};
 static const uint32_t edwards_2d[8] = {0x26b2f159, 0xebd69b94, 0x8283b156, 0x00e0149a, 0xeef3d130, 0x198e80f2, 0x56dffce7, 0x2406d9dc};
-static const uint32_t root_of_minus_one[8] = {0x4a0ea0b0, 0xc4ee1b27, 0xad2fe478, 0x2f431806, 0x3dfbd7a7, 0x2b4d0099, 0x4fc1df0b, 0x2b832480};
+static const uint32_t root_of_minus_one[8] = {0x4a0ea0b0, 0xc4ee1b27, 0xad2fe478, 0x2f431806,
+                                              0x3dfbd7a7, 0x2b4d0099, 0x4fc1df0b, 0x2b832480};
 
 /* What an addition needs of a point that is added many times. */
 typedef struct zap_addend {
@@ -85,8 +86,8 @@ ZAP_INLINE void point_double(zap_point *point, int with_t) {
 }
 
 /*
- * point += addend, or -= where `negative`, which swaps two of its members and the sign of the third. Hisil et al., section 3.1. The sum's T only
- * where asked for. One function for both tables: the loop's code should fit into a GPU's cache.
+ * point += addend, or -= where `negative`, which swaps two of its members and the sign of the third. Hisil et al., section 3.1. The sum's
+ * T only where asked for. One function for both tables: the loop's code should fit into a GPU's cache.
  */
 ZAP_ONCE void point_add(zap_point *point, const zap_addend *addend, int is_affine, int negative, int with_t) {
   zap_field a, b, c, d, e, f, g, h;

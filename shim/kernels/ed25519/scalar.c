@@ -3,7 +3,8 @@
 static const uint32_t order[8] = {0x5cf5d3ed, 0x5812631a, 0xa2f79cd6, 0x14def9de, 0x00000000, 0x00000000, 0x00000000, 0x10000000};
 
 /* floor(2^512 / L), for Barrett's reduction. */
-static const uint32_t order_inverse[9] = {0x0a2c131b, 0xed9ce5a3, 0x086329a7, 0x2106215d, 0xffffffeb, 0xffffffff, 0xffffffff, 0xffffffff, 0x0000000f};
+static const uint32_t order_inverse[9] = {0x0a2c131b, 0xed9ce5a3, 0x086329a7, 0x2106215d, 0xffffffeb,
+                                          0xffffffff, 0xffffffff, 0xffffffff, 0x0000000f};
 
 static int zap_scalar_is_canonical(const uint32_t words[8]) {
   uint32_t borrow = 0;
