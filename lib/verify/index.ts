@@ -16,6 +16,7 @@ export {
   type Answer,
   type Batch,
 } from "./dispatch.ts";
+export { batchInPlace } from "./backends/gpu-place.ts";
 export { pack, type PackOptions } from "./batch.ts";
 export {
   type BlsOptions,

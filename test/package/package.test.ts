@@ -65,7 +65,7 @@ describe.skipIf(noNative)("the package", () => {
     expect(installed.filter((name) => development.includes(name))).toEqual([]);
     const shims = readdirSync(nativeIn(project));
     expect(shims.map((file) => file.split(".")[0])).toEqual(expect.arrayContaining([...CARRIED]));
-    for (const file of shims) expect(statSync(join(nativeIn(project), file)).size).toBeLessThan(256 * 1024);
+    for (const file of shims) expect(statSync(join(nativeIn(project), file)).size).toBeLessThan(640 * 1024);
 
     writeFileSync(join(project, "program.ts"), PROGRAM);
     const { shims: loaded, missing } = await said([process.execPath, "program.ts"], project);
