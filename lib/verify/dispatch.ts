@@ -110,7 +110,7 @@ async function verifyCodes(scheme: Scheme, batch: Batch, options: VerifyOptions)
   const wanted = wantedBackend(options.backend);
   const backend = chooseBackend(scheme, wanted);
   throwIfAborted(signal);
-  const packed = Array.isArray(batch) ? await packInTurns(batch, signal) : checkPacked(batch);
+  const packed = checkPacked(Array.isArray(batch) ? await packInTurns(batch, signal) : batch);
   const codes = new Uint8Array(packed.count);
   if (packed.count === 0) return codes;
   const job: Job = { scheme, batch: packed, params, codes, signal, forced: wanted !== null, onDeviceError };

@@ -54,6 +54,7 @@ export class CpuBackend implements Backend {
 
   async run(job: Job): Promise<void> {
     const cost = costOf(job.scheme, job.params);
+    const { length } = job.batch.bytes;
     const pool = this.#thePool();
     const micros = estimateMicros(job.batch, cost);
     const small = micros < cost.callingMicros && this.#hereMicros + micros <= HERE_MOST_MICROS;
@@ -68,7 +69,7 @@ export class CpuBackend implements Backend {
     }
     this.#hereMicros += micros;
     try {
-      await this.#callingThread.run(job, await schemeVerifier(job.scheme), cost);
+      await this.#callingThread.run(job, await schemeVerifier(job.scheme), cost, length);
     } finally {
       this.#hereMicros -= micros;
     }

@@ -1,7 +1,7 @@
 /** One CUDA device that verifies: its kernel, its stage, and batches through it, one slice at a time. */
-import { AbortedError, ClosedError, ShimError, TimeoutError, ZapError } from "../../errors/index.ts";
+import { AbortedError, ClosedError, ConfigError, ShimError, TimeoutError, ZapError } from "../../errors/index.ts";
 import type { DeviceMemory, HeaderSpan, VerifySpans } from "../../memory/index.ts";
-import type { PackedBatch } from "../contract.ts";
+import { TABLE_STRIDE, type PackedBatch } from "../contract.ts";
 import { ed25519Lengths } from "./gpu-lengths.ts";
 import type { Place } from "./gpu-place.ts";
 import { Stage, type Turn } from "./gpu-stage.ts";
@@ -21,6 +21,8 @@ export interface Work {
   readonly batch: PackedBatch;
   readonly codes: Uint8Array;
   readonly signal: AbortSignal | undefined;
+  /** How many bytes the batch had when it came. */
+  readonly length: number;
 }
 
 export class VerifyDevice {
@@ -73,6 +75,7 @@ export class VerifyDevice {
   /** Verifies a batch through the stage. Rejects with `AbortedError` soon after the signal fires, else with what the device fails with. */
   async verify(work: Work): Promise<void> {
     await abortable(this.ready(), work.signal);
+    checkLength(work);
     const { bytes, count } = work.batch;
     const isSpread = bytes.length > Math.max(SPREAD_LEAST, count * SPREAD_BYTES);
     if (bytes.length <= this.#stageBytes && !isSpread) return this.#alone(work, () => this.#whole(work));
@@ -125,14 +128,18 @@ export class VerifyDevice {
 
   /** The batch's bytes once, then its items in as many launches as it takes. */
   async #whole(work: Work): Promise<void> {
+    checkLength(work);
     await this.#theStage.fill(work.batch.bytes, turns());
     await this.#launches(work, work.batch.bytes.length);
   }
 
-  async #launches({ batch, codes, signal }: Work, bytes: number, elsewhere?: HeaderSpan): Promise<void> {
+  async #launches(work: Work, bytes: number, elsewhere?: HeaderSpan): Promise<void> {
+    const { batch, codes, signal } = work;
     const stage = this.#theStage;
     for (let from = 0; from < batch.count && !isAborted(signal); from += LAUNCH_ITEMS) {
       const to = Math.min(batch.count, from + LAUNCH_ITEMS);
+      // Bytes in place are lent: their holder may have let go of its view of them.
+      checkLength(work, elsewhere?.length);
       stage.rows(batch.table, from, to);
       const seen = await this.#launch(stage, stage.spans(bytes, to - from, elsewhere));
       if (!isAborted(signal)) codes.set(seen, from);
@@ -140,10 +147,13 @@ export class VerifyDevice {
   }
 
   /** As many items from `from` on as the stage has room for. Gives the first that is left. */
-  async #gathered({ batch, codes, signal }: Work, from: number): Promise<number> {
+  async #gathered(work: Work, from: number): Promise<number> {
+    const { batch, codes, signal } = work;
+    checkLength(work);
     const stage = this.#theStage;
     const slice = await stage.gather(batch, from, ed25519Lengths, turns());
-    if (slice.to === from) return this.#large({ batch, codes, signal }, from, slice.bytes);
+    checkLength(work);
+    if (slice.to === from) return this.#large(work, from, slice.bytes);
     const seen = await this.#launch(stage, stage.spans(slice.bytes, slice.to - from));
     if (isAborted(signal)) return slice.to;
     codes.set(seen, from);
@@ -152,11 +162,13 @@ export class VerifyDevice {
   }
 
   /** One item that is larger than the stage. */
-  async #large({ batch, codes, signal }: Work, at: number, bytes: number): Promise<number> {
+  async #large(work: Work, at: number, bytes: number): Promise<number> {
+    const { batch, codes, signal } = work;
     const stage = new Stage(this.memory, bytes, 1);
     let isFree = true;
     try {
       await stage.gather(batch, at, ed25519Lengths, turns());
+      checkLength(work);
       isFree = false;
       const seen = await this.#launch(stage, stage.spans(bytes, 1));
       isFree = true;
@@ -202,6 +214,8 @@ export class VerifyDevice {
       return step();
     });
     this.#turns = turn.catch((error: unknown) => {
+      // The caller's mistake, and not the device's.
+      if (error instanceof ConfigError) return;
       this.#fault ??= error as Error;
       this.#isLost ||= mayStillRun(error);
     });
@@ -242,6 +256,15 @@ async function abortable(promise: Promise<void>, signal: AbortSignal | undefined
   } finally {
     signal.removeEventListener("abort", abort);
   }
+}
+
+/** What was released while it was verified must not be taken for malformed. */
+function checkLength({ batch, length }: Work, now = batch.bytes.length): void {
+  const { table, count } = batch;
+  if (now === length && table.length >= count * TABLE_STRIDE) return;
+  throw new ConfigError(
+    "the batch's bytes or table were released or changed in size while it was verified",
+  );
 }
 
 function isAborted(signal: AbortSignal | undefined): boolean {

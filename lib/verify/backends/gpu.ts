@@ -114,7 +114,7 @@ export class GpuBackend implements Backend {
       });
       return false;
     }
-    const work = { batch, codes, signal };
+    const work = { batch, codes, signal, length: batch.bytes.length };
     if (place !== null && device !== null) {
       // At once, before its holder can release it.
       const done = device.verifyInPlace(work, place);

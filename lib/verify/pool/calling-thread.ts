@@ -1,6 +1,6 @@
 /** Verifies on the calling thread: a small batch at once, a larger one in stretches between which the event loop runs. */
-import { AbortedError } from "../../errors/index.ts";
-import type { SchemeVerifier } from "../contract.ts";
+import { AbortedError, ZapError } from "../../errors/index.ts";
+import { TABLE_STRIDE, type SchemeVerifier } from "../contract.ts";
 import type { Cost } from "./cost.ts";
 import type { PoolJob } from "./pool.ts";
 import type { Stretches } from "./stretches.ts";
@@ -18,7 +18,12 @@ export class CallingThread {
   }
 
   /** Fills `job.codes`. Rejects with `AbortedError` between two stretches where the signal fires. */
-  async run(job: PoolJob, verifier: SchemeVerifier, cost: Cost): Promise<void> {
+  async run(
+    job: PoolJob,
+    verifier: SchemeVerifier,
+    cost: Cost,
+    length = job.batch.bytes.length,
+  ): Promise<void> {
     const { batch, params, codes, signal } = job;
     for (let from = 0; from < batch.count;) {
       const each = this.#seen.get(job.scheme) ?? cost.itemMicros * 1_000;
@@ -30,6 +35,11 @@ export class CallingThread {
       let later: Promise<void> | null = null;
       try {
         if (signal?.aborted) throw new AbortedError("verify", signal.reason);
+        if (batch.bytes.length !== length || batch.table.length < batch.count * TABLE_STRIDE)
+          throw new ZapError(
+            "ERR_ZAP_VERIFY",
+            "verify: the batch's bytes or table were released or changed in size while it was verified",
+          );
         const part = codes.subarray(from, to);
         later = verifier.later?.(batch, from, to, params, part) ?? null;
         if (later === null) verifier.verify(batch, from, to, params, part);

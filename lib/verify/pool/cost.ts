@@ -94,8 +94,16 @@ export function estimateMicros({ table, count }: PackedBatch, cost: Cost): numbe
 }
 
 /** How many items make a range, where `items` of them have `bytes` bytes and `workers` share them. */
-export function rangeItems(cost: Cost, items: number, bytes: number, workers: number): number {
-  const micros = cost.itemMicros + ((bytes / items) * cost.byteNanos) / 1_000;
+export function rangeItems(
+  cost: Cost,
+  items: number,
+  bytes: number,
+  workers: number,
+  keyBytes = 0,
+): number {
+  const { byteNanos, keyByteNanos = 0 } = cost;
+  const keys = Math.max(0, keyBytes / items - ONE_KEY_BYTES) * keyByteNanos;
+  const micros = cost.itemMicros + ((bytes / items) * byteNanos + keys) / 1_000;
   const fair = Math.ceil(items / workers);
   return Math.max(1, Math.min(fair, Math.floor(cost.rangeMicros / micros)));
 }

@@ -22,6 +22,8 @@ export interface Cut {
   readonly bytes: Uint8Array;
   /** The lengths of all parts of all items, bytes. */
   readonly partBytes: number;
+  /** Of these, those of keys. */
+  readonly keyBytes: number;
 }
 
 export interface Cutter {
@@ -44,6 +46,7 @@ export async function cut(slot: Slot, batch: PackedBatch, from: number, by: Cutt
   const end = Math.min(batch.count, from + SLICE_ITEMS);
   let item = from;
   let partBytes = 0;
+  let keyBytes = 0;
   while (item < end) {
     const wait = by.stretches.enter(STEP_NANOS);
     if (wait !== null) await wait;
@@ -62,6 +65,7 @@ export async function cut(slot: Slot, batch: PackedBatch, from: number, by: Cutt
       if (!full) {
         item = step.to;
         partBytes += step.partBytes;
+        keyBytes += step.keyBytes;
       }
     }
     by.stretches.leave(STEP_NANOS, Bun.nanoseconds() - start);
@@ -69,21 +73,22 @@ export async function cut(slot: Slot, batch: PackedBatch, from: number, by: Cutt
     if (by.ended()) return null;
     if (full) break;
   }
-  return { to: item, bytes: copy?.bytes ?? batch.bytes, partBytes };
+  return { to: item, bytes: copy?.bytes ?? batch.bytes, partBytes, keyBytes };
 }
 
 /** What was released while it was looked at must not be taken for malformed. */
-function checkLength({ bytes }: PackedBatch, { length }: Cutter): void {
-  if (bytes.length === length) return;
+function checkLength({ bytes, table, count }: PackedBatch, { length }: Cutter): void {
+  if (bytes.length === length && table.length >= count * TABLE_STRIDE) return;
   throw new ZapError(
     "ERR_ZAP_VERIFY",
-    "verify: the batch's bytes were released or changed in size while it was verified",
+    "verify: the batch's bytes or table were released or changed in size while it was verified",
   );
 }
 
 interface Step {
   readonly to: number;
   readonly partBytes: number;
+  readonly keyBytes: number;
   /** Where the parts that lie within the batch begin and end. */
   readonly low: number;
   readonly high: number;
@@ -94,6 +99,7 @@ function survey({ bytes, table }: PackedBatch, from: number, end: number): Step 
   let low = Infinity;
   let high = 0;
   let partBytes = 0;
+  let keyBytes = 0;
   let to = from;
   for (; to < end; to++) {
     const at = to * TABLE_STRIDE;
@@ -101,12 +107,13 @@ function survey({ bytes, table }: PackedBatch, from: number, end: number): Step 
     const own = table[at + 1]! + table[at + 3]! + table[at + 5]!;
     if (to > from && partBytes + own > STEP_BYTES) break;
     partBytes += own;
+    keyBytes += table[at + 1]!;
     for (let part = at; part < at + TABLE_STRIDE; part += 2) {
       low = Math.min(low, table[part]!);
       high = Math.max(high, table[part]! + table[part + 1]!);
     }
   }
-  return { to, partBytes, low: Math.min(low, high), high };
+  return { to, partBytes, keyBytes, low: Math.min(low, high), high };
 }
 
 function outside({ length }: Uint8Array, table: Uint32Array, at: number): boolean {

@@ -152,7 +152,7 @@ export class WorkerPool {
       }
       if (part === null || batch.ended) return;
       const workers = Math.min(this.#settings.workers, cost.workers ?? this.#settings.workers);
-      const items = rangeItems(cost, part.to - from, part.partBytes, workers);
+      const items = rangeItems(cost, part.to - from, part.partBytes, workers, part.keyBytes);
       this.#lastId += 1;
       const of = { batch: batch.id, scheme: job.scheme, params: job.params };
       const slice = new Slice(this.#lastId, of, slot, { from, rangeItems: items, ...part });
