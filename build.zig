@@ -285,7 +285,9 @@ fn checkCuda(
     module.addIncludePath(ptx);
     addUma(module);
     module.addCSourceFiles(.{ .files = sources(b, "shim/uma", "cuda"), .flags = &flags });
-    module.addCSourceFiles(.{ .files = &.{ "shim/kernels/embedded_ptx.c", "shim/check_cuda.c" }, .flags = &flags });
+    const own: []const []const u8 = &.{ "shim/check_cuda.c", "shim/check_cuda_signatures.c" };
+    module.addCSourceFiles(.{ .files = &.{"shim/kernels/embedded_ptx.c"}, .flags = &flags });
+    module.addCSourceFiles(.{ .files = own, .flags = &flags });
     const program = b.addExecutable(.{ .name = "check-cuda", .root_module = module });
     const step = b.step("check-cuda", "Build an executable that tries the CUDA part on a real GPU");
     // One that does not run here must not take the place of one that does.

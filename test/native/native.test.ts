@@ -16,6 +16,7 @@ const COMMON = [
   join(ROOT, "shim/kernels/check_headers.c"),
   join(ROOT, "shim/kernels/ed25519.c"),
 ];
+const CHECK_CUDA = ["check_cuda.c", "check_cuda_signatures.c"].map((file) => join(ROOT, "shim", file));
 const DOUBLE = [...COMMON, join(ROOT, "test/native/double_backend.c")];
 const PROGRAMS = sources("test/native", "test_").map((path) => path.slice(path.lastIndexOf("test_") + 5, -2));
 
@@ -120,7 +121,7 @@ describe.skipIf(COMPILER === null && !IN_CI)(
           `-I${kernels}`,
         ];
         const parts = [...COMMON, ...sources("shim/uma", "cuda"), join(ROOT, "shim/kernels/embedded_ptx.c")];
-        const objects = await shop.objects("check", [...parts, join(ROOT, "shim/check_cuda.c")], flags);
+        const objects = await shop.objects("check", [...parts, ...CHECK_CUDA], flags);
         const program = await shop.link("check-cuda", objects, flags);
         const gpu = shop.path("gpu");
         mkdirSync(gpu);
