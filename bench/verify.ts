@@ -5,26 +5,16 @@
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { Scheme } from "../lib/index.ts";
 import { circumstances, headLine } from "./circumstances.ts";
 import type { Goal } from "./goals.ts";
 import { progress, textOf, type Trouble } from "./play.ts";
 import { goalsTable, number, ratioText, spread, table } from "./report.ts";
 import { allowedProcessors } from "./processors.ts";
 import { optionsOrEnd, parseList, parseRounds } from "./values.ts";
+import { CASES, type Case } from "./verify/cases.ts";
 import type { Measured, Rate } from "./verify/measure.ts";
 
-/** What is measured, and in batches of how many: some tenths of a second on one core. */
-const BATCHES: Readonly<Partial<Record<Scheme, number>>> = {
-  ed25519: 8_192,
-  secp256k1: 8_192,
-  "ml-dsa-44": 8_192,
-  "ml-dsa-65": 4_096,
-  "ml-dsa-87": 4_096,
-  "slh-dsa-sha2-128f": 128,
-  "bls12-381": 512,
-};
-const NAMES = Object.keys(BATCHES) as Scheme[];
+const NAMES = Object.keys(CASES);
 const QUICK_PART = 16;
 /** To be reached of the plain call's rate by one core, and by two. */
 const CORE_LEAST = 0.95;
@@ -36,7 +26,7 @@ const HELP = `bun run bench:verify [options]
 
 Signatures verified per second: batchVerify beside a loop over the plain call of the same library.
 
-  --only NAME[,NAME]  these schemes alone: ${NAMES.join(", ")}
+  --only NAME[,NAME]  these alone: ${NAMES.join(", ")}
   --rounds N          rounds to take the medians of (default 5, with --quick 1)
   --quick             short runs: to see that everything works, not to compare
   --json              results as JSON on standard output
@@ -44,7 +34,7 @@ Signatures verified per second: batchVerify beside a loop over the plain call of
 `;
 
 interface Options {
-  readonly schemes: readonly Scheme[];
+  readonly names: readonly string[];
   readonly rounds: number;
   readonly quick: boolean;
   readonly json: boolean;
@@ -62,13 +52,12 @@ function parse(args: string[]): Options {
       help: { type: "boolean", default: false },
     },
   });
-  const schemes = values.only === undefined ? NAMES : parseList(values.only).map(schemeOf);
-  return { ...values, schemes, rounds: parseRounds(values.rounds ?? (values.quick ? "1" : "5")) };
+  const names = values.only === undefined ? NAMES : parseList(values.only).map(known);
+  return { ...values, names, rounds: parseRounds(values.rounds ?? (values.quick ? "1" : "5")) };
 }
 
-function schemeOf(text: string): Scheme {
-  const found = NAMES.find((name) => name === text);
-  if (found !== undefined) return found;
+function known(text: string): string {
+  if (NAMES.includes(text)) return text;
   throw new Error(`--only: there is no ${JSON.stringify(text)}; there are ${NAMES.join(", ")}`);
 }
 
@@ -85,13 +74,14 @@ function places(): Place[] {
   return last === undefined || Bun.which("taskset") === null ? [all] : [{ cores: 1, pinned: last }, all];
 }
 
-async function measure(scheme: Scheme, place: Place, { rounds, quick }: Options): Promise<Measured> {
-  const items = Math.ceil(BATCHES[scheme]! / (quick ? QUICK_PART : 1));
+async function measure(name: string, place: Place, { rounds, quick }: Options): Promise<Measured> {
+  const { items: most, env }: Case = CASES[name]!;
+  const items = Math.ceil(most / (quick ? QUICK_PART : 1));
   const script = join(import.meta.dir, "verify", "measure.ts");
   const numbers = [items, rounds, quick ? 50 : 500].map(String);
   const prefix = place.pinned === null ? [] : ["taskset", "-c", String(place.pinned)];
-  const child = Bun.spawn([...prefix, process.execPath, script, scheme, ...numbers], {
-    env: { ...process.env, ZAP_VERIFY_WORKERS: String(place.cores), ZAP_VERIFY_BACKEND: "cpu" },
+  const child = Bun.spawn([...prefix, process.execPath, script, name, ...numbers], {
+    env: { ...process.env, ...env, ZAP_VERIFY_WORKERS: String(place.cores), ZAP_VERIFY_BACKEND: "cpu" },
     stdin: "ignore",
     stdout: "pipe",
     stderr: "pipe",
@@ -102,7 +92,7 @@ async function measure(scheme: Scheme, place: Place, { rounds, quick }: Options)
 }
 
 interface Row {
-  readonly scheme: Scheme;
+  readonly name: string;
   readonly cores: number;
   readonly contender: "plain" | "packed" | "list";
   /** Verifications per second by the clock, and by processor time of all threads. */
@@ -118,7 +108,7 @@ interface Row {
 
 /** What is told of a scheme beside its rates. */
 interface Single {
-  readonly scheme: Scheme;
+  readonly name: string;
   readonly cores: number;
   readonly oneMicros: number;
   readonly plainMicros: number;
@@ -135,9 +125,9 @@ function ratioOf(measured: Measured, contender: Row["contender"], by: keyof Rate
   return median(measured[contender].map((rate, round) => rate[by] / measured.plain[round]![by]));
 }
 
-function rowsOf(scheme: Scheme, { cores }: Place, measured: Measured): Row[] {
+function rowsOf(name: string, { cores }: Place, measured: Measured): Row[] {
   return (["plain", "packed", "list"] as const).map((contender) => ({
-    scheme,
+    name,
     cores,
     contender,
     perSecond: median(measured[contender].map(({ clock }) => clock)),
@@ -149,9 +139,9 @@ function rowsOf(scheme: Scheme, { cores }: Place, measured: Measured): Row[] {
   }));
 }
 
-function singleOf(scheme: Scheme, { cores }: Place, measured: Measured): Single {
+function singleOf(name: string, { cores }: Place, measured: Measured): Single {
   return {
-    scheme,
+    name,
     cores,
     oneMicros: median(measured.oneMicros),
     plainMicros: median(measured.plainMicros),
@@ -160,7 +150,7 @@ function singleOf(scheme: Scheme, { cores }: Place, measured: Measured): Single 
   };
 }
 
-function goalsOf(schemes: readonly Scheme[], rows: readonly Row[], singles: readonly Single[]): Goal[] {
+function goalsOf(names: readonly string[], rows: readonly Row[], singles: readonly Single[]): Goal[] {
   const goals: Goal[] = [];
   const add = (
     what: string,
@@ -171,16 +161,17 @@ function goalsOf(schemes: readonly Scheme[], rows: readonly Row[], singles: read
     const reached = value === undefined ? null : kind === "at least" ? value >= limit : value <= limit;
     goals.push({ what, needed: `${kind} ${limit}`, value: value ?? null, reached });
   };
-  const packed = (scheme: Scheme, cores: number) =>
-    rows.find((row) => row.scheme === scheme && row.cores === cores && row.contender === "packed");
-  for (const scheme of schemes) {
-    const one = packed(scheme, 1)?.coreRatio;
-    if (scheme === "bls12-381") add(`${scheme} on one core, batch to one by one`, "at least", BLS_LEAST, one);
-    else add(`${scheme} on one core, to the plain call`, "at least", CORE_LEAST, one);
-    add(`${scheme} on two cores, to the plain call`, "at least", TWO_CORES_LEAST, packed(scheme, 2)?.ratio);
-    const stretch = singles.findLast((single) => single.scheme === scheme)?.workedMillis;
+  const packed = (name: string, cores: number) =>
+    rows.find((row) => row.name === name && row.cores === cores && row.contender === "packed");
+  for (const name of names) {
+    const isBls = CASES[name]!.scheme === "bls12-381";
+    const [one, two] = [packed(name, 1)?.coreRatio, packed(name, 2)?.ratio];
+    const to = isBls ? "batch to one by one" : "to the plain call";
+    add(`${name} on one core, ${to}`, "at least", isBls ? BLS_LEAST : CORE_LEAST, one);
+    add(`${name} on two cores, ${to}`, "at least", isBls ? BLS_LEAST : TWO_CORES_LEAST, two);
+    const stretch = singles.findLast((single) => single.name === name)?.workedMillis;
     if (stretch === undefined || !Number.isNaN(stretch)) {
-      add(`${scheme}, longest stretch on the event loop, ms`, "at most", STRETCH_MOST_MILLIS, stretch);
+      add(`${name}, longest stretch on the event loop, ms`, "at most", STRETCH_MOST_MILLIS, stretch);
     }
   }
   return goals;
@@ -188,7 +179,7 @@ function goalsOf(schemes: readonly Scheme[], rows: readonly Row[], singles: read
 
 function ratesTable(rows: readonly Row[]): string {
   const cells = rows.map((row) => [
-    row.scheme,
+    row.name,
     `${row.cores} ${row.cores === 1 ? "core" : "cores"}`,
     row.contender,
     number(row.perSecond, 0),
@@ -202,7 +193,7 @@ function ratesTable(rows: readonly Row[]): string {
     Number.isNaN(row.wanted) ? "-" : number(row.wanted, 2),
   ]);
   const head = [
-    "scheme",
+    "case",
     "on",
     "contender",
     "per second",
@@ -217,7 +208,7 @@ function ratesTable(rows: readonly Row[]): string {
 
 function singlesTable(singles: readonly Single[]): string {
   const cells = singles.map((single) => [
-    single.scheme,
+    single.name,
     `${single.cores} ${single.cores === 1 ? "core" : "cores"}`,
     number(single.oneMicros, 1),
     number(single.plainMicros, 1),
@@ -226,7 +217,7 @@ function singlesTable(singles: readonly Single[]): string {
     number(single.passedMillis, 1),
   ]);
   const head = [
-    "scheme",
+    "case",
     "on",
     "batch of 1, us",
     "plain, us",
@@ -242,20 +233,20 @@ const head = { ...circumstances(), rounds: options.rounds };
 const failed: Trouble[] = [];
 const rows: Row[] = [];
 const singles: Single[] = [];
-for (const scheme of options.schemes) {
+for (const name of options.names) {
   for (const place of places()) {
-    progress(`${scheme}, ${place.cores === 1 ? "one core" : `${place.cores} cores`}`);
+    progress(`${name}, ${place.cores === 1 ? "one core" : `${place.cores} cores`}`);
     try {
-      const measured = await measure(scheme, place, options);
-      rows.push(...rowsOf(scheme, place, measured));
-      singles.push(singleOf(scheme, place, measured));
+      const measured = await measure(name, place, options);
+      rows.push(...rowsOf(name, place, measured));
+      singles.push(singleOf(name, place, measured));
     } catch (error) {
-      failed.push({ contender: scheme, reason: textOf(error) });
+      failed.push({ contender: name, reason: textOf(error) });
     }
   }
 }
 progress("");
-const goals = goalsOf(options.schemes, rows, singles);
+const goals = goalsOf(options.names, rows, singles);
 if (options.json) console.log(JSON.stringify({ ...head, rows, singles, goals, failed }, null, 2));
 else {
   console.log(`${headLine(head)}\n`);

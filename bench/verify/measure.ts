@@ -1,10 +1,10 @@
 /**
- * One scheme in one process: `bun bench/verify/measure.ts SCHEME ITEMS ROUNDS MILLIS`. The contenders take turns, round after round; prints
+ * One case in one process: `bun bench/verify/measure.ts CASE ITEMS ROUNDS MILLIS`. The contenders take turns, round after round; prints
  * one line of JSON, a `Measured`. How many workers there are is in `ZAP_VERIFY_WORKERS`, and on how many cores they run is the caller's business.
  */
 import { readdirSync, readFileSync } from "node:fs";
-import { batchVerify, pack, type Item, type PackedBatch, type Scheme } from "../../lib/index.ts";
-import { items, SIGNERS } from "../../test/verify/kit.ts";
+import { batchVerify, pack, type Item, type PackedBatch } from "../../lib/index.ts";
+import { CASES } from "./cases.ts";
 import { plainCall } from "./plain.ts";
 
 /** Verifications per second, by the clock and by processor time of all threads. Others on the machine spoil the first much more. */
@@ -29,9 +29,9 @@ export interface Measured {
   readonly passedMillis: number[];
 }
 
-const [scheme, itemCount, rounds, millis] = process.argv.slice(2) as [Scheme, string, string, string];
-const distinct = SIGNERS.find(([name]) => name === scheme)?.[2] ?? 3;
-const list = items(scheme, Number(itemCount), distinct);
+const [name, itemCount, rounds, millis] = process.argv.slice(2) as [string, string, string, string];
+const { scheme, sign } = CASES[name]!;
+const list = sign(Number(itemCount));
 const packed = pack(list, { shared: true });
 const single = list.slice(0, 1);
 const plain = await plainCall(scheme);

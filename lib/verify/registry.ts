@@ -5,6 +5,7 @@ import { CpuBackend } from "./backends/cpu.ts";
 import { gpuSettings } from "./backends/gpu-settings.ts";
 import { GpuBackend } from "./backends/gpu.ts";
 import { poolSettings } from "./pool/index.ts";
+import { blsKeysSetting } from "./schemes/bls-keys.ts";
 import { SCHEMES, type Backend, type BackendName, type Scheme } from "./contract.ts";
 
 /** Every name that an option or `ZAP_VERIFY_BACKEND` may have, beside `auto`; best first. */
@@ -42,6 +43,7 @@ export function checkVerifySettings(
   reports: readonly BackendReport[] = verifyBackends(),
 ): void {
   poolSettings(env);
+  blsKeysSetting(env);
   gpuSettings(env);
   const wanted = wantedBackend(undefined, env);
   const report = reports.find(({ name }) => name === wanted);
@@ -75,6 +77,8 @@ export interface BackendReport {
   readonly name: BackendName;
   /** Whether it serves any scheme. */
   readonly available: boolean;
+  /** A device that is left to the CPU for batches of fewer items than this; null where there is no such number, or it was not measured yet. */
+  readonly leastItems: number | null;
   readonly schemes: readonly SchemeReport[];
 }
 
@@ -92,6 +96,7 @@ export function verifyBackends(rows: readonly Backend[] = backends()): BackendRe
       const served = backend.serves(scheme);
       return { scheme, served: served === true, reason: served === true ? "" : served };
     });
-    return { name: backend.name, available: schemes.some(({ served }) => served), schemes };
+    const available = schemes.some(({ served }) => served);
+    return { name: backend.name, available, leastItems: backend.leastItems ?? null, schemes };
   });
 }

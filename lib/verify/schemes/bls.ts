@@ -13,6 +13,7 @@ import {
   type SchemeVerifier,
 } from "../contract.ts";
 import type { BlsEngine, BlsSet } from "./bls-engine.ts";
+import { blsKeysSetting, rememberingKeys } from "./bls-keys.ts";
 import { readMessages } from "./bls-messages.ts";
 import { nativeBls } from "./bls-native.ts";
 import { nobleBls } from "./bls-noble.ts";
@@ -41,15 +42,16 @@ export async function bls(): Promise<SchemeVerifier> {
   return blsOver(await nativeBls());
 }
 
-/** The verifier with `native` for Ethereum's ciphersuite, and with noble for the others, or for all where it is null. */
-export function blsOver(native: BlsEngine | null): SchemeVerifier {
-  const nobles = new Map<string, BlsEngine>();
-  const engineFor = (ciphersuite: string): BlsEngine => {
-    if (ciphersuite === BLS_POP && native !== null) return native;
-    let noble = nobles.get(ciphersuite);
-    if (noble === undefined) nobles.set(ciphersuite, (noble = nobleBls(ciphersuite)));
-    return noble;
-  };
+/**
+ * The verifier with `native` for Ethereum's ciphersuite, and with noble for the others, or for all where it is null. `keys`: how many decoded
+ * keys it keeps for each of the two. Throws `ConfigError` for a setting that cannot be used.
+ */
+export function blsOver(native: BlsEngine | null, keys = blsKeysSetting(process.env)): SchemeVerifier {
+  const fast = native === null ? null : rememberingKeys(native, keys);
+  const { key } = rememberingKeys(nobleBls(BLS_POP), keys);
+  const engineFor = (ciphersuite: string): BlsEngine =>
+    // A key is the same point in every ciphersuite.
+    (ciphersuite === BLS_POP ? fast : null) ?? { ...nobleBls(ciphersuite), key };
   return {
     library: native?.library ?? "@noble/curves",
     verify(batch, from, to, params, codes) {

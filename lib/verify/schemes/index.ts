@@ -1,7 +1,7 @@
 /**
  * One file per scheme: how it is verified on one thread, with which library, by which rules (`docs/verify.md`).
  *
- * May import: `../contract.ts`, errors, and the one library that the scheme is served by, on first use.
+ * May import: `../contract.ts`, settings, errors, and the one library that the scheme is served by, on first use.
  * Start at `ed25519.ts`.
  */
 import type { MlDsaScheme, Scheme, SchemeVerifier } from "../contract.ts";
@@ -11,7 +11,11 @@ const loaded = new Map<Scheme, Promise<SchemeVerifier>>();
 /** The verifier of `scheme`; loads its library on first use. Every scheme has one everywhere. */
 export function schemeVerifier(scheme: Scheme): Promise<SchemeVerifier> {
   let verifier = loaded.get(scheme);
-  if (verifier === undefined) loaded.set(scheme, (verifier = load(scheme)));
+  if (verifier === undefined) {
+    loaded.set(scheme, (verifier = load(scheme)));
+    // What failed may be mended: the next batch tries again.
+    verifier.catch(() => loaded.delete(scheme));
+  }
   return verifier;
 }
 
