@@ -1,12 +1,13 @@
 /**
- * Libraries that know nothing of each other say the same of random and mutated items. 2,000 for each fast scheme, 100,000 with
- * `ZAP_TEST_SOAK=1`; fewer where one of the two is slow.
+ * Libraries that know nothing of each other say the same of random and mutated items: 2,000 of each fast scheme, or as many as
+ * `ZAP_TEST_CROSS` says; fewer where one of the two is slow.
  */
 import { expect, setDefaultTimeout, test } from "bun:test";
 import { createPublicKey, verify } from "node:crypto";
 import { ed25519 as edwards } from "@noble/curves/ed25519.js";
 import { ml_dsa44, ml_dsa65, ml_dsa87 } from "@noble/post-quantum/ml-dsa.js";
 import { slh_dsa_sha2_128f } from "@noble/post-quantum/slh-dsa.js";
+import { createMLDSA44, createMLDSA65, createMLDSA87 } from "@oqs/liboqs-js/sig";
 import type { Item, Scheme } from "../../lib/index.ts";
 import { blsOver } from "../../lib/verify/schemes/bls.ts";
 import { nativeBls } from "../../lib/verify/schemes/bls-native.ts";
@@ -19,11 +20,13 @@ import {
   wasmSecp256k1,
 } from "../../lib/verify/schemes/secp256k1-engines.ts";
 import { slhDsa } from "../../lib/verify/schemes/slh-dsa.ts";
-import { Bytes, items, mutated, reasonsOf, SOAK } from "./kit.ts";
+import { Bytes, items, mutated, reasonsOf } from "./kit.ts";
 
-setDefaultTimeout(SOAK ? 3_600_000 : 120_000);
+const FAST = Number(process.env["ZAP_TEST_CROSS"] ?? 2_000);
+const SLOW = Math.min(2_000, Math.ceil(FAST / 16));
 
-const FAST = SOAK ? 100_000 : 2_000;
+setDefaultTimeout(60_000 + FAST * 10);
+
 /** Items that are made, answered and compared in one go. */
 const GO = 500;
 
@@ -69,20 +72,21 @@ test("Ed25519: node:crypto and noble", () => {
   );
 });
 
-test("secp256k1: libsecp256k1 as it loads here, and noble", async () => {
+test("secp256k1: libsecp256k1 and noble, and its native build and its WebAssembly", async () => {
+  const engines = [nativeSecp256k1(), await wasmSecp256k1()].filter((engine) => engine !== null);
+  const [fast, other] = engines.map(secp256k1Over);
   const noble = secp256k1Over(nobleSecp256k1);
-  for (const engine of [nativeSecp256k1(), await wasmSecp256k1()]) {
-    if (engine === null) continue;
-    const verifier = secp256k1Over(engine);
-    for (const lowS of [true, false])
-      compare(
-        "secp256k1",
-        FAST / 2,
-        50,
-        (batch) => reasonsOf(verifier, batch, { lowS }),
-        (batch) => reasonsOf(noble, batch, { lowS }),
-      );
-  }
+  const agree = (count: number, lowS: boolean, left = noble, right = noble): number =>
+    compare(
+      "secp256k1",
+      count,
+      50,
+      (batch) => reasonsOf(left, batch, { lowS }),
+      (batch) => reasonsOf(right, batch, { lowS }),
+    );
+  agree(FAST, true, fast);
+  agree(FAST / 2, false, fast);
+  agree(FAST / 4, true, fast, other);
 });
 
 test("BLS12-381: blst, noble, and all at once against one by one", async () => {
@@ -92,40 +96,55 @@ test("BLS12-381: blst, noble, and all at once against one by one", async () => {
   const noble = blsOver(null);
   compare(
     "bls12-381",
-    SOAK ? 2_000 : 120,
+    SLOW,
     20,
     (batch) => reasonsOf(many, batch),
     (batch) => reasonsOf(noble, batch),
   );
   compare(
     "bls12-381",
-    SOAK ? 20_000 : 500,
+    4 * SLOW,
     20,
     (batch) => reasonsOf(many, batch),
     (batch) => batch.flatMap((item) => reasonsOf(many, [item])),
   );
 });
 
-const LATTICES = { "ml-dsa-44": ml_dsa44, "ml-dsa-65": ml_dsa65, "ml-dsa-87": ml_dsa87 } as const;
+const LATTICES = {
+  "ml-dsa-44": [ml_dsa44, createMLDSA44],
+  "ml-dsa-65": [ml_dsa65, createMLDSA65],
+  "ml-dsa-87": [ml_dsa87, createMLDSA87],
+} as const;
 
-test.each(["ml-dsa-44", "ml-dsa-65", "ml-dsa-87"] as const)("%s: node:crypto and noble", (scheme) => {
-  compare(
-    scheme,
-    SOAK ? 100_000 : scheme === "ml-dsa-44" ? FAST : 600,
-    10,
-    (batch) => booleans(reasonsOf(mlDsa(scheme), batch)),
-    (batch) =>
-      batch.map(({ publicKey, message, signature }) =>
-        LATTICES[scheme].verify(signature, message, publicKey),
-      ),
-  );
-});
+test.each(["ml-dsa-44", "ml-dsa-65", "ml-dsa-87"] as const)(
+  "%s: node:crypto, liboqs and noble",
+  async (scheme) => {
+    const [noble, createLiboqs] = LATTICES[scheme];
+    const liboqs = await createLiboqs();
+    const plain = (batch: readonly Item[]): boolean[] => booleans(reasonsOf(mlDsa(scheme), batch));
+    const each = (verifyOne: (item: Item) => boolean) => (batch: readonly Item[]) => batch.map(verifyOne);
+    compare(
+      scheme,
+      FAST,
+      10,
+      plain,
+      each(({ publicKey, message, signature }) => liboqs.verify(message, signature, publicKey)),
+    );
+    compare(
+      scheme,
+      SLOW,
+      10,
+      plain,
+      each(({ publicKey, message, signature }) => noble.verify(signature, message, publicKey)),
+    );
+  },
+);
 
 test("SLH-DSA: what is chosen here, and noble", async () => {
   const verifier = await slhDsa("slh-dsa-sha2-128f");
   compare(
     "slh-dsa-sha2-128f",
-    SOAK ? 5_000 : 120,
+    SLOW,
     3,
     (batch) => booleans(reasonsOf(verifier, batch)),
     (batch) =>
