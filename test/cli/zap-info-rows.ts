@@ -102,13 +102,19 @@ export const verifiers: readonly BackendReport[] = [
   {
     name: "cuda",
     available: true,
+    leastItems: null,
     schemes: SCHEMES.map((scheme) => ({
       scheme,
       served: scheme === "ed25519",
       reason: scheme === "ed25519" ? "" : `no kernel for ${scheme} yet`,
     })),
   },
-  { name: "cpu", available: true, schemes: SCHEMES.map((scheme) => ({ scheme, served: true, reason: "" })) },
+  {
+    name: "cpu",
+    available: true,
+    leastItems: null,
+    schemes: SCHEMES.map((scheme) => ({ scheme, served: true, reason: "" })),
+  },
 ];
 
 /** The same without the GPU. */

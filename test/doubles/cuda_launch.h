@@ -156,7 +156,7 @@ DOUBLE_EXPORT CUresult cuLaunchKernel(thing *function, unsigned grid_x, unsigned
   for (int at = 0; at < KERNEL_PARAMETERS_MAX && one->kernel->parameter_bytes[at] > 0; at++)
     memcpy(one->bytes[at], parameters[at], one->kernel->parameter_bytes[at]);
   double_memory_launched();
-  ticket = double_submit(job_run, one, double_number("kernel_millis", 0));
+  ticket = double_submit(job_run, one, double_kernel_millis());
   if (stream != NULL) stream->ticket = ticket;
   return SUCCESS;
 }

@@ -122,6 +122,11 @@ static bool may_pass(const char *call) {
   return pass;
 }
 
+int64_t double_kernel_millis(void) {
+  int64_t millis = double_number("kernel_millis", 0);
+  return millis > 0 && may_pass("kernel_millis") ? 0 : millis;
+}
+
 static void append(const char *setting_name, const char *line, size_t length) {
   const char *path = double_text(setting_name, NULL);
   if (path == NULL) return;

@@ -29,6 +29,9 @@ int64_t double_number(const char *name, int64_t otherwise);
 /* The same for a setting whose name ends in a number: `attribute.89`. */
 int64_t double_number_of(const char *name, int64_t which, int64_t otherwise);
 
+/* How much later than it could a kernel runs, milliseconds. */
+int64_t double_kernel_millis(void);
+
 /*
  * Every function of a double starts here. Hangs or waits where the behaviour says so; returns 0, or the code that this call is
  * to fail with.

@@ -155,7 +155,7 @@ static void command_commit(id self, SEL selector) {
   if (data->encoding) die("commit before endEncoding");
   if (data->status != NOT_ENQUEUED) die("commit for the second time");
   data->status = COMMITTED;
-  data->ticket = double_submit(command_run, objc.retain(self), double_number("kernel_millis", 0));
+  data->ticket = double_submit(command_run, objc.retain(self), double_kernel_millis());
 }
 
 static void command_wait(id self, SEL selector) {

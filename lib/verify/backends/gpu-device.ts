@@ -1,8 +1,16 @@
 /** One CUDA device that verifies: its kernel, its stage, and batches through it, one slice at a time. */
-import { AbortedError, ClosedError, ConfigError, ShimError, TimeoutError, ZapError } from "../../errors/index.ts";
+import {
+  AbortedError,
+  ClosedError,
+  ConfigError,
+  ShimError,
+  TimeoutError,
+  ZapError,
+} from "../../errors/index.ts";
 import type { DeviceMemory, HeaderSpan, VerifySpans } from "../../memory/index.ts";
 import { TABLE_STRIDE, type PackedBatch } from "../contract.ts";
 import { ed25519Lengths } from "./gpu-lengths.ts";
+import { checkSample, leastItems, sample, SAMPLES } from "./gpu-least.ts";
 import type { Place } from "./gpu-place.ts";
 import { Stage, type Turn } from "./gpu-stage.ts";
 
@@ -28,7 +36,9 @@ export interface Work {
 export class VerifyDevice {
   readonly memory: DeviceMemory;
   readonly #stageBytes: number;
+  readonly #cpuMicros: (() => number) | null;
   #stage: Stage | null = null;
+  #leastItems = Infinity;
   #ready: Promise<void> | null = null;
   /** Whoever has the stage, and those who wait for it. */
   #turns: Promise<unknown> = Promise.resolve();
@@ -38,10 +48,19 @@ export class VerifyDevice {
   /** A call into the driver, or a kernel, may never end. */
   #isLost = false;
 
-  /** `stageBytes`: room for the bytes of batches; 0 where they are all in place. */
-  constructor(memory: DeviceMemory, stageBytes: number) {
+  /**
+   * `stageBytes`: room for the bytes of batches; 0 where they are all in place. `cpuMicros`: what the CPU takes for an item, to tell from how
+   * many on the device is faster; null where nobody wants to know.
+   */
+  constructor(memory: DeviceMemory, stageBytes: number, cpuMicros: (() => number) | null) {
     this.memory = memory;
     this.#stageBytes = stageBytes;
+    this.#cpuMicros = cpuMicros;
+  }
+
+  /** From so many items on it is faster than the CPU, as was measured when it became ready; Infinity where it never is, or was not measured. */
+  get leastItems(): number {
+    return this.#leastItems;
   }
 
   /** Whether the kernel is there, so that nothing has to be waited for. */
@@ -68,8 +87,42 @@ export class VerifyDevice {
         throw this.#late("compile the kernel", 10 * this.memory.timeoutMillis);
       await Bun.sleep(2);
     }
+    await this.#tryOut();
     this.#stage ??= new Stage(this.memory, this.#stageBytes, LAUNCH_ITEMS);
     this.#isReady = true;
+  }
+
+  /** A device that does not verify what is valid must verify nothing; and how long it takes decides what it gets. */
+  async #tryOut(): Promise<void> {
+    const { bytes } = sample(1);
+    // The first launch is slower than those after it.
+    const counts = this.#cpuMicros !== null ? [SAMPLES[0], ...SAMPLES] : [1];
+    const { table, count: most } = sample(Math.max(...counts));
+    const stage = new Stage(this.memory, bytes.length, most);
+    const micros: number[] = [];
+    await this.#borrowed(stage, async () => {
+      await stage.fill(bytes, turns());
+      stage.rows(table, 0, most);
+      for (const count of counts) {
+        const start = Bun.nanoseconds();
+        checkSample(await this.#launch(stage, stage.spans(bytes.length, count)), this.#name);
+        micros.push((Bun.nanoseconds() - start) / 1_000);
+      }
+    });
+    if (this.#cpuMicros !== null) this.#leastItems = leastItems(micros[1]!, micros[2]!, this.#cpuMicros());
+  }
+
+  /** Runs `use`, and frees the stage unless a kernel may still use it: then its memory stays, and goes with the device. */
+  async #borrowed(stage: Stage, use: () => Promise<void>): Promise<void> {
+    let isFree = true;
+    try {
+      await use();
+    } catch (error) {
+      isFree = !mayStillRun(error);
+      throw error;
+    } finally {
+      if (isFree) stage.free();
+    }
   }
 
   /** Verifies a batch through the stage. Rejects with `AbortedError` soon after the signal fires, else with what the device fails with. */
@@ -165,18 +218,12 @@ export class VerifyDevice {
   async #large(work: Work, at: number, bytes: number): Promise<number> {
     const { batch, codes, signal } = work;
     const stage = new Stage(this.memory, bytes, 1);
-    let isFree = true;
-    try {
+    await this.#borrowed(stage, async () => {
       await stage.gather(batch, at, ed25519Lengths, turns());
       checkLength(work);
-      isFree = false;
       const seen = await this.#launch(stage, stage.spans(bytes, 1));
-      isFree = true;
       if (!isAborted(signal)) codes.set(seen, at);
-    } finally {
-      // Of a kernel that may still run the memory stays; it goes with the device.
-      if (isFree) stage.free();
-    }
+    });
     return at + 1;
   }
 
@@ -262,9 +309,7 @@ async function abortable(promise: Promise<void>, signal: AbortSignal | undefined
 function checkLength({ batch, length }: Work, now = batch.bytes.length): void {
   const { table, count } = batch;
   if (now === length && table.length >= count * TABLE_STRIDE) return;
-  throw new ConfigError(
-    "the batch's bytes or table were released or changed in size while it was verified",
-  );
+  throw new ConfigError("the batch's bytes or table were released or changed in size while it was verified");
 }
 
 function isAborted(signal: AbortSignal | undefined): boolean {

@@ -5,10 +5,10 @@ const MIB = 1024 * 1024;
 
 export interface GpuSettings {
   /**
-   * `ZAP_VERIFY_GPU_LEAST`: batches of fewer items stay on the CPU, 1 to 4,294,967,295; default 2,048. That default is reckoned from what one
-   * signature takes on a slow thread of a GPU, and was not measured on one.
+   * `ZAP_VERIFY_GPU_LEAST`: batches of fewer items stay on the CPU, 1 to 4,294,967,295. Null where nothing is set: it is measured when the device
+   * is opened.
    */
-  readonly leastItems: number;
+  readonly leastItems: number | null;
   /**
    * `ZAP_VERIFY_GPU_BYTES`: unified memory that batches are copied to for the GPU, 1 MiB to 4 GiB; default 64 MiB. A larger batch goes through
    * it in slices; a single item that is larger has memory of its own for as long as it takes.
@@ -19,7 +19,8 @@ export interface GpuSettings {
 /** Throws `ConfigError` for a value that cannot be used. */
 export function gpuSettings(env: Env): GpuSettings {
   return {
-    leastItems: readDecimal(env, "ZAP_VERIFY_GPU_LEAST", { byDefault: 2_048, least: 1, most: 0xffff_ffff }),
+    leastItems:
+      readDecimal(env, "ZAP_VERIFY_GPU_LEAST", { byDefault: 0, least: 1, most: 0xffff_ffff }) || null,
     stageBytes: readDecimal(env, "ZAP_VERIFY_GPU_BYTES", {
       byDefault: 64 * MIB,
       least: MIB,

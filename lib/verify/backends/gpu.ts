@@ -10,13 +10,17 @@ import { locateLibrary, platformHere, type Platform } from "../../ffi/index.ts";
 import { openDeviceMemory, type DeviceMemory } from "../../memory/index.ts";
 import type { Env } from "../../settings/index.ts";
 import type { Backend, Job, Scheme } from "../contract.ts";
+import { poolSettings } from "../pool/index.ts";
 import { VerifyDevice } from "./gpu-device.ts";
+import { cpuMicros } from "./gpu-least.ts";
 import { placeOf, type Place } from "./gpu-place.ts";
 import { gpuSettings, type GpuSettings } from "./gpu-settings.ts";
 
 const LIBCUDA = "libcuda.so.1";
 /** A device that failed is left alone for as long. */
 const PAUSE_MILLIS = 30_000;
+/** As long as nothing was measured, a batch of so many is worth opening the device, in the background. */
+const OPENING_ITEMS = 512;
 
 export interface GpuOptions {
   readonly env?: Env | undefined;
@@ -81,9 +85,10 @@ export class GpuBackend implements Backend {
     if (job.signal?.aborted === true) throw new AbortedError("batchVerify", job.signal.reason);
     const served = this.serves(job.scheme);
     if (served !== true && forced) throw new NotAvailableError(`cuda: ${served}`);
-    if (served !== true || (!forced && job.batch.count < settings.leastItems)) return this.#cpu.run(job);
     // A buffer that was released is its holder's mistake, and not the device's.
-    const place = placeOf(job.batch.bytes);
+    const place = served === true ? placeOf(job.batch.bytes) : null;
+    if (served !== true || (!forced && job.batch.count < this.#leastFor(place, settings)))
+      return this.#cpu.run(job);
     try {
       if (await this.#onDevice(job, place, forced)) return;
     } catch (error) {
@@ -92,6 +97,17 @@ export class GpuBackend implements Backend {
       tell(job, error.failure);
     }
     await this.#cpu.run(job);
+  }
+
+  /** From how many items on the device gets a batch; null as long as that was neither set nor measured. */
+  get leastItems(): number | null {
+    const { leastItems } = (this.#settings ??= gpuSettings(this.#env));
+    return leastItems ?? (this.#device?.isReady === true ? this.#device.leastItems : null);
+  }
+
+  #leastFor(place: Place | null, { leastItems }: GpuSettings): number {
+    const device = place === null ? this.#device : this.#others.get(place.device);
+    return leastItems ?? (device?.isReady === true ? device.leastItems : OPENING_ITEMS);
   }
 
   /** Lets go of the device when the batch that is on it has ended; it is opened again with the next one. */
@@ -144,9 +160,15 @@ export class GpuBackend implements Backend {
   #otherDevice(memory: DeviceMemory): VerifyDevice {
     const known = this.#others.get(memory);
     if (known !== undefined) return known;
-    const device = new VerifyDevice(memory, 0);
+    const device = new VerifyDevice(memory, 0, this.#timing());
     this.#others.set(memory, device);
     return device;
+  }
+
+  /** What a device is compared with, unless the operator has decided. */
+  #timing(): (() => number) | null {
+    const { leastItems } = (this.#settings ??= gpuSettings(this.#env));
+    return leastItems === null ? () => cpuMicros(poolSettings(this.#env).workers) : null;
   }
 
   #open(): Promise<VerifyDevice> {
@@ -166,7 +188,7 @@ export class GpuBackend implements Backend {
       memory.close();
       throw new NotAvailableError(`${memory.device.name} does not run the kernels of this library`);
     }
-    return (this.#device = new VerifyDevice(memory, stageBytes));
+    return (this.#device = new VerifyDevice(memory, stageBytes, this.#timing()));
   }
 
   #failed(error: unknown, device: VerifyDevice | null): ZapError {
