@@ -1,6 +1,6 @@
 /**
  * The words that every part of `verify` shares: schemes, a batch as it lies in memory, verdicts, parameters, and what a scheme's verifier
- * and a backend are. No code but tables: `batch.ts` makes batches, `options.ts` makes parameters, `schemes/` verifies on one thread.
+ * and a backend are. No code but tables: `packing.ts` makes batches, `options.ts` makes parameters, `schemes/` verifies on one thread.
  */
 import type { ZapError } from "../errors/index.ts";
 
@@ -44,11 +44,13 @@ export const TABLE_STRIDE = 6;
  * A batch as one piece of memory, so that an envelope's bytes are verified where they lie. `table` has six `u32` per item, in the
  * machine's byte order: offset and length, in `bytes`, of the public key, of the message and of the signature. Parts may overlap and be
  * shared between items, in any order, at any alignment. An item with a part outside of `bytes` is malformed (`item`), and only that item.
+ * `bytes` has less than 4 GiB. Memory that was released, or a view outside of its resizable buffer, makes the whole batch none.
  */
 export interface PackedBatch {
   readonly bytes: Uint8Array;
   /** At least `6 * count` entries; more are passed over. */
   readonly table: Uint32Array;
+  /** 0 to 16,777,216. */
   readonly count: number;
 }
 
@@ -57,7 +59,7 @@ export interface PackedBatch {
  *
  * - `signature`: well-formed, and not a signature of this message by this key
  * - `valid`
- * - `item`: a part is not a `Uint8Array`, or lies outside of the batch's bytes
+ * - `item`: a part is not a `Uint8Array`, cannot be read, was released before the call, or lies outside of the batch's bytes
  * - `public-key-length`, `message-length`, `signature-length`: a length that the scheme does not have
  * - `public-key`: right in length and no public key (not on the curve, not in the subgroup, at infinity, a wrong first byte)
  * - `signature-encoding`: right in length and not in the one encoding that is allowed (a scalar out of range, high S, bad DER, a point that
@@ -177,6 +179,8 @@ export type BackendName = "cpu" | "cuda";
 /** Something that verifies batches. */
 export interface Backend {
   readonly name: BackendName;
+  /** A device: batches of fewer items are left to the CPU unless it is forced. Null where that was not measured yet. */
+  readonly leastItems?: number | null;
   /** True where it serves `scheme` on this host; otherwise one sentence for people: why not, and what would mend it. */
   serves(scheme: Scheme): true | string;
   /** Fills `job.codes`. Rejects with `AbortedError` where the signal fires, with another `ZapError` where it cannot finish; never resolves with a guess. */

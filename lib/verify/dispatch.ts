@@ -1,9 +1,10 @@
 /** `batchVerify` and its kin: from what a caller gives to a backend's job, and from its codes to answers. */
 import { AbortedError, ZapError } from "../errors/index.ts";
-import { checkPacked, packing } from "./batch.ts";
+import { checkPacked, isList } from "./batch.ts";
 import {
   CODE,
   REASONS,
+  type Backend,
   type Item,
   type Job,
   type MlDsaScheme,
@@ -13,7 +14,7 @@ import {
   type Verdict,
 } from "./contract.ts";
 import {
-  checkParams,
+  checkOptions,
   checkScheme,
   type BlsOptions,
   type ContextOptions,
@@ -21,6 +22,8 @@ import {
   type Secp256k1Options,
   type VerifyOptions,
 } from "./options.ts";
+import { checkHeld, isHeld, ReleasedError } from "./held.ts";
+import { packing } from "./packing.ts";
 import { chooseBackend, wantedBackend } from "./registry.ts";
 
 /** What a call takes: a list of items, or a packed batch. */
@@ -30,25 +33,23 @@ export type Batch = readonly Item[] | PackedBatch;
 export type Answer<Options> = Options extends { readonly reasons: true } ? Verdict[] : boolean[];
 
 /** The event loop gets its turn after so many milliseconds of copying or answering. */
-const TURN_MILLIS = 4;
+const TURN_MILLIS = 2;
 /** Answers that are made between two looks at the clock. */
 const ANSWERS = 8_192;
 
 /**
  * Verifies every signature of `batch` and resolves with one answer per item, in order. A malformed item is false, with its reason on
  * request, and does not touch its neighbours; an empty batch is an empty answer. The bytes are read in place where they can be and must
- * not change until then. Rejects with `ConfigError` for a scheme, an option or a batch that is none, `NotAvailableError` where the
- * backend that was asked for does not serve the scheme here, `AbortedError` where the signal fires, another `ZapError` where the work
- * cannot be finished; never with half an answer.
+ * not change until then. Rejects with `ConfigError` for a scheme, an option or a batch that is none, `LimitError` for more than 16,777,216 items and
+ * for 4 GiB or more, `NotAvailableError` where the backend that was asked for does not serve the scheme here, `AbortedError` where the signal
+ * fires, and another `ZapError` where the work cannot be finished, as when bytes are released meanwhile (`ERR_ZAP_VERIFY`); never with half an answer.
  */
-export async function batchVerify<S extends Scheme, const Options extends OptionsOf<S> = OptionsOf<S>>(
+export function batchVerify<S extends Scheme, const Options extends OptionsOf<S> = OptionsOf<S>>(
   scheme: S,
   batch: Batch,
   options?: Options,
 ): Promise<Answer<Options>> {
-  const given: VerifyOptions = options ?? {};
-  const codes = await verifyCodes(checkScheme(scheme), batch, given);
-  return (await answers(codes, given.reasons ?? false)) as Answer<Options>;
+  return call(scheme, batch, options);
 }
 
 /** Ed25519: keys of 32 bytes, signatures of 64. */
@@ -99,40 +100,54 @@ async function call<Options extends VerifyOptions>(
   options: Options | undefined,
   family = "",
 ): Promise<Answer<Options>> {
-  const given: VerifyOptions = options ?? {};
-  const codes = await verifyCodes(checkScheme(scheme, family), batch, given);
-  return (await answers(codes, given.reasons ?? false)) as Answer<Options>;
+  const known = checkScheme(scheme, family);
+  const { backend: named, params, signal, reasons, onDeviceError = warn } = checkOptions(known, options);
+  const wanted = wantedBackend(named);
+  const backend = chooseBackend(known, wanted);
+  throwIfAborted(signal);
+  // At once, in the turn that has seen the batch whole.
+  const start = (packed: PackedBatch): Promise<Uint8Array> => {
+    const codes = new Uint8Array(packed.count);
+    const forced = wanted !== null;
+    return runJob(backend, { scheme: known, batch: packed, params, codes, signal, forced, onDeviceError });
+  };
+  const codes = await (isList(batch) ? packInTurns(batch, signal, start) : start(checkPacked(batch)));
+  return (await answers(codes, reasons)) as Answer<Options>;
 }
 
-async function verifyCodes(scheme: Scheme, batch: Batch, options: VerifyOptions): Promise<Uint8Array> {
-  const params = checkParams(scheme, options);
-  const { signal, onDeviceError = warn } = options;
-  const wanted = wantedBackend(options.backend);
-  const backend = chooseBackend(scheme, wanted);
-  throwIfAborted(signal);
-  const packed = checkPacked(Array.isArray(batch) ? await packInTurns(batch, signal) : batch);
-  const codes = new Uint8Array(packed.count);
-  if (packed.count === 0) return codes;
-  const job: Job = { scheme, batch: packed, params, codes, signal, forced: wanted !== null, onDeviceError };
+/** Has the backend fill the job's codes. Rejects with a `ZapError`, whatever the backend rejects with. */
+export async function runJob(backend: Backend, job: Job): Promise<Uint8Array> {
+  const { scheme, batch, codes } = job;
+  const { length } = batch.bytes;
+  if (batch.count === 0) return codes;
   try {
     await backend.run(job);
   } catch (error) {
+    if (error instanceof AbortedError) throw error;
+    // Whatever the backend made of it.
+    if (!isHeld(batch, length)) throw new ReleasedError(error);
     if (error instanceof ZapError) throw error;
     const text = error instanceof Error ? error.message : String(error);
     throw new ZapError("ERR_ZAP_VERIFY", `${backend.name} cannot verify ${scheme}: ${text}`, {
       cause: error,
     });
   }
+  // The CPU reads the caller's bytes up to the end. A device has its own copy, or memory that it was lent.
+  if (backend.name === "cpu") checkHeld(batch, length);
   return codes;
 }
 
-/** The list as one piece of memory, made in turns with the event loop. */
-async function packInTurns(items: readonly Item[], signal: AbortSignal | undefined): Promise<PackedBatch> {
-  const steps = packing(items, "auto");
+/** The list as one piece of memory, made in turns with the event loop, and then what `start` makes of it. */
+async function packInTurns(
+  items: readonly Item[],
+  signal: AbortSignal | undefined,
+  start: (batch: PackedBatch) => Promise<Uint8Array>,
+): Promise<Uint8Array> {
+  const steps = packing(items, "auto", true);
   const turns = new Turns();
   for (;;) {
     const { done, value } = steps.next();
-    if (done === true) return value;
+    if (done === true) return start(value);
     await turns.next();
     throwIfAborted(signal);
   }

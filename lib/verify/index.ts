@@ -1,9 +1,10 @@
 /**
  * Batch signature verification: one call for every scheme, one verdict per item, the same on every backend.
  *
- * What lives here: `dispatch.ts` (the calls), `options.ts` (what they take), `batch.ts` (batches in one piece of memory), `registry.ts` (the
- * backends and who gets a call), `contract.ts` (the words they share), `schemes/` (each scheme on one thread), `pool/` (all cores),
- * `backends/` (the CPU, devices). The rules of each scheme are in `docs/verify.md`. May import: memory, ffi, settings, errors.
+ * What lives here: `dispatch.ts` (the calls), `options.ts` (what they take), `batch.ts`, `packing.ts` and `survey.ts` (batches in one piece of memory),
+ * `views.ts` (bytes as callers give them), `held.ts` (memory that is taken away meanwhile), `registry.ts` (the backends and who gets a call), `contract.ts` (the words they share), `schemes/`
+ * (each scheme on one thread), `pool/` (all cores), `backends/` (the CPU, devices). The rules of each scheme are in `docs/verify.md`.
+ * May import: memory, ffi, settings, errors.
  * Start at `batchVerify` in `dispatch.ts`.
  */
 export {
@@ -17,7 +18,7 @@ export {
   type Batch,
 } from "./dispatch.ts";
 export { batchInPlace } from "./backends/gpu-place.ts";
-export { pack, type PackOptions } from "./batch.ts";
+export { pack, type PackOptions } from "./packing.ts";
 export {
   type BlsOptions,
   type ContextOptions,

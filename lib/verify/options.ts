@@ -12,6 +12,7 @@ import {
   type Params,
   type Scheme,
 } from "./contract.ts";
+import { isReleased, lengthOf, plainBytes } from "./views.ts";
 
 /** What every call takes. */
 export interface VerifyOptions {
@@ -41,9 +42,9 @@ export interface Secp256k1Options extends VerifyOptions {
 }
 
 export interface BlsOptions extends VerifyOptions {
-  /** The domain separation tag, 1 to 255 characters of ASCII. Default: Ethereum's, `BLS_POP`. */
+  /** The domain separation tag, 1 to 255 printable characters of ASCII, the blank too. Default: Ethereum's, `BLS_POP`. */
   readonly ciphersuite?: string | undefined;
-  /** What an item is. Default: `single`. `same-message` is refused with `BLS_NUL` and `BLS_AUG`, which do not have it. */
+  /** What an item is. Default: `single`. `same-message` is refused with a tag that ends in `_NUL_` or `_AUG_`: those suites do not have it. */
   readonly form?: BlsForm | undefined;
 }
 
@@ -56,7 +57,15 @@ export type OptionsOf<S extends Scheme> = S extends "ed25519"
       ? BlsOptions
       : ContextOptions;
 
-type AnyOptions = Secp256k1Options & BlsOptions & ContextOptions;
+/** The options of one call, each read once, and complete. */
+export interface CallOptions {
+  readonly params: Params;
+  /** As it was given; undefined: nothing was. */
+  readonly backend: string | undefined;
+  readonly signal: AbortSignal | undefined;
+  readonly reasons: boolean;
+  readonly onDeviceError: ((error: ZapError) => void) | undefined;
+}
 
 const COMMON = ["backend", "signal", "reasons", "onDeviceError"];
 const OWN: readonly (readonly [prefix: string, names: readonly (keyof Params)[]])[] = [
@@ -80,16 +89,50 @@ export function checkScheme(scheme: unknown, family = ""): Scheme {
   throw new ConfigError(`no signature scheme is named ${shown(scheme)} here; there are ${known.join(", ")}`);
 }
 
-/** The parameters that `options` mean for `scheme`. Throws `ConfigError` for an option that it does not have, or with a bad value. */
-export function checkParams(scheme: Scheme, options: VerifyOptions): Params {
+/**
+ * What `options` mean for `scheme`; undefined is none. Throws `ConfigError` where they are no object or cannot be read, for an option that the
+ * scheme does not have, and for a bad value.
+ */
+export function checkOptions(scheme: Scheme, options: unknown): CallOptions {
+  const given = readOptions(scheme, options);
+  const { backend, signal, reasons, onDeviceError } = given;
+  if (backend !== undefined && typeof backend !== "string")
+    throw new ConfigError(`the option backend is ${shown(backend)}; it takes the name of one`);
+  if (onDeviceError !== undefined && typeof onDeviceError !== "function")
+    throw new ConfigError(`onDeviceError is ${shown(onDeviceError)}; it takes a function`);
+  return {
+    params: checkParams(given),
+    backend,
+    signal: signal === undefined ? undefined : checkSignal(signal),
+    reasons: oneOf("reasons", reasons, [true, false], false),
+    onDeviceError: onDeviceError as CallOptions["onDeviceError"],
+  };
+}
+
+type Given = Readonly<Partial<Record<string, unknown>>>;
+
+/** Every option once, by name. */
+function readOptions(scheme: Scheme, options: unknown): Given {
+  if (options === undefined) return {};
+  if (typeof options !== "object" || options === null)
+    throw new ConfigError(`the options are an object, not ${shown(options)}`);
   const own = OWN.find(([prefix]) => scheme.startsWith(prefix))?.[1] ?? [];
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined || COMMON.includes(name) || own.some((known) => known === name)) continue;
-    const takes = [...own, ...COMMON].join(", ");
-    throw new ConfigError(`${scheme} has no option ${shown(name)}; it takes ${takes}`);
+  const names: readonly string[] = [...own, ...COMMON];
+  const given: Partial<Record<string, unknown>> = {};
+  let unknown: string | undefined;
+  try {
+    for (const name of names) given[name] = (options as Given)[name];
+    unknown = Object.keys(options).find(
+      (name) => !names.includes(name) && (options as Given)[name] !== undefined,
+    );
+  } catch (cause) {
+    throw new ConfigError("the options cannot be read", { cause });
   }
-  checkCommon(options);
-  const { context, digest, encoding, lowS, ciphersuite, form } = options as AnyOptions;
+  if (unknown === undefined) return given;
+  throw new ConfigError(`${scheme} has no option ${shown(unknown)}; it takes ${names.join(", ")}`);
+}
+
+function checkParams({ context, digest, encoding, lowS, ciphersuite, form }: Given): Params {
   const params: Params = {
     context: context === undefined ? DEFAULT_PARAMS.context : checkContext(context),
     digest: oneOf("digest", digest, DIGESTS, DEFAULT_PARAMS.digest),
@@ -103,42 +146,50 @@ export function checkParams(scheme: Scheme, options: VerifyOptions): Params {
   return params;
 }
 
-function checkCommon({ signal, reasons, onDeviceError }: VerifyOptions): void {
-  if (signal !== undefined && !(signal instanceof AbortSignal))
-    throw new ConfigError(`signal is ${shown(signal)}; it takes an AbortSignal`);
-  oneOf("reasons", reasons, [true, false], false);
-  if (onDeviceError !== undefined && typeof onDeviceError !== "function")
-    throw new ConfigError(`onDeviceError is ${shown(onDeviceError)}; it takes a function`);
+const SIGNAL = AbortSignal.prototype;
+const isAborted = Object.getOwnPropertyDescriptor(SIGNAL, "aborted")!.get!;
+
+/** `signal`, or one that follows it where it has been meddled with. */
+function checkSignal(signal: unknown): AbortSignal {
+  try {
+    // Throws for whatever only looks like one.
+    isAborted.call(signal);
+    const given = signal as AbortSignal;
+    const isPlain = Object.getPrototypeOf(given) === SIGNAL && Reflect.ownKeys(given).length === 0;
+    return isPlain ? given : AbortSignal.any([given]);
+  } catch (cause) {
+    throw new ConfigError(`signal is ${shown(signal)}; it takes an AbortSignal`, { cause });
+  }
 }
 
-function oneOf<Value>(
-  name: string,
-  value: Value | undefined,
-  allowed: readonly Value[],
-  byDefault: Value,
-): Value {
+function oneOf<Value>(name: string, value: unknown, allowed: readonly Value[], byDefault: Value): Value {
   if (value === undefined) return byDefault;
-  if (allowed.includes(value)) return value;
+  const found = allowed.find((each) => each === value);
+  if (found !== undefined) return found;
   throw new ConfigError(`${name} is ${shown(value)}; it takes ${allowed.join(", ")}`);
 }
 
 /** A copy, so that the caller may change its own while the batch is verified. */
 function checkContext(context: unknown): Uint8Array {
   if (!isUint8Array(context)) throw new ConfigError(`context is ${shown(context)}; it takes a Uint8Array`);
-  if (context.length > CONTEXT_BYTES)
-    throw new ConfigError(`context has ${context.length} bytes; it takes at most ${CONTEXT_BYTES}`);
-  return new Uint8Array(context);
+  if (isReleased(context)) throw new ConfigError("the context's bytes have been released");
+  const length = lengthOf(context);
+  if (length > CONTEXT_BYTES)
+    throw new ConfigError(`context has ${length} bytes; it takes at most ${CONTEXT_BYTES}`);
+  return new Uint8Array(plainBytes(context));
 }
 
 function checkCiphersuite(ciphersuite: unknown): string {
-  if (typeof ciphersuite === "string" && /^[\x21-\x7e]{1,255}$/.test(ciphersuite)) return ciphersuite;
+  if (typeof ciphersuite === "string" && /^[\x20-\x7e]{1,255}$/.test(ciphersuite)) return ciphersuite;
   throw new ConfigError(
-    `ciphersuite is ${shown(ciphersuite)}; it takes a domain separation tag of 1 to 255 ASCII characters`,
+    `ciphersuite is ${shown(ciphersuite)}; it takes a domain separation tag of 1 to 255 printable ASCII characters`,
   );
 }
 
+/** A value in an error's message. An object is not asked: what it says of itself may be anything. */
 function shown(value: unknown): string {
-  return typeof value === "string"
-    ? JSON.stringify(value.slice(0, 60))
-    : Bun.inspect(value, { depth: 0 }).slice(0, 60);
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 60));
+  if (typeof value === "object" && value !== null) return "an object";
+  if (typeof value === "function") return "a function";
+  return String(value).slice(0, 60);
 }

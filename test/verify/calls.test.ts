@@ -7,22 +7,22 @@ import {
   batchVerifyMLDSA,
   batchVerifySecp256k1,
   batchVerifySLHDSA,
+  BLS_AUG,
+  BLS_NUL,
   ConfigError,
-  LimitError,
   NotAvailableError,
   pack,
-  packMessages,
   REASONS,
   SCHEMES,
   verifyBackends,
   type Item,
   type Verdict,
 } from "../../lib/index.ts";
-import { packing } from "../../lib/verify/batch.ts";
 import { CODE, type Backend, type Job } from "../../lib/verify/contract.ts";
-import { checkParams } from "../../lib/verify/options.ts";
+import { checkOptions } from "../../lib/verify/options.ts";
 import { chooseBackend, wantedBackend } from "../../lib/verify/registry.ts";
 import { items } from "./kit.ts";
+import { released } from "./odd-values.ts";
 
 /** A call with what the types forbid. */
 const loose = batchVerify as (scheme: unknown, batch: unknown, options?: unknown) => Promise<unknown>;
@@ -67,12 +67,6 @@ describe("what is refused", () => {
     for (const batch of none) expect(loose("ed25519", batch)).rejects.toThrow(ConfigError);
   });
 
-  test("bytes that have been released", () => {
-    const packed = pack(good);
-    (packed.bytes.buffer as ArrayBuffer).transfer(0);
-    expect(loose("ed25519", packed)).rejects.toThrow("have been released");
-  });
-
   test("an option that the scheme does not have, or with a bad value", () => {
     const refused: [scheme: string, options: object, words: string][] = [
       ["ed25519", { context: new Uint8Array(1) }, 'ed25519 has no option "context"; it takes backend'],
@@ -98,6 +92,86 @@ describe("what is refused", () => {
       expect(loose(scheme, [], options)).rejects.toThrow(words);
       expect(loose(scheme, [], options)).rejects.toThrow(ConfigError);
     }
+  });
+
+  test("options that are none, or cannot be read", async () => {
+    const throws = Object.defineProperty({}, "reasons", {
+      enumerable: true,
+      get() {
+        throw new TypeError("mine");
+      },
+    });
+    const gone = Proxy.revocable({}, {});
+    gone.revoke();
+    for (const options of [null, 5, "cpu", true, 5n, Symbol("s"), () => 1, class {}, throws, gone.proxy, [1]])
+      expect(loose("ed25519", good, options)).rejects.toThrow(ConfigError);
+    expect(loose("ed25519", good, null)).rejects.toThrow("the options are an object, not null");
+    expect(loose("ed25519", good, { backend: { toString: () => "cpu" } })).rejects.toThrow("backend");
+    expect(loose("ml-dsa-44", [], { context: released(new Uint8Array(3)) })).rejects.toThrow("released");
+    expect(await loose("ed25519", good, undefined)).toEqual(good.map(() => true));
+  });
+
+  test("a signal that is none", async () => {
+    const { signal } = new AbortController();
+    const gone = Proxy.revocable(signal, {});
+    gone.revoke();
+    for (const none of [
+      null,
+      new Proxy(signal, {}),
+      Object.create(AbortSignal.prototype),
+      gone.proxy,
+      new EventTarget(),
+    ])
+      expect(loose("ed25519", good, { signal: none })).rejects.toThrow("it takes an AbortSignal");
+    // One that says something else than it is counts for what it is.
+    const controller = new AbortController();
+    const meddled = Object.defineProperties(controller.signal, {
+      aborted: {
+        get: () => {
+          throw new Error("mine");
+        },
+      },
+      reason: { value: "no" },
+      addEventListener: { value: null },
+      removeEventListener: { value: null },
+    });
+    expect(await loose("ed25519", good, { signal: meddled })).toEqual(good.map(() => true));
+    const many = Array.from({ length: 3_000 }, () => good[0]!);
+    const answer = loose("ed25519", many, { signal: meddled });
+    controller.abort("enough");
+    expect(answer).rejects.toMatchObject({ code: "ERR_ZAP_ABORTED", cause: "enough" });
+    expect(loose("ed25519", good, { signal: meddled })).rejects.toMatchObject({ code: "ERR_ZAP_ABORTED" });
+  });
+
+  test("every option is read once, before the work", async () => {
+    const looks: string[] = [];
+    const options = {};
+    for (const name of ["backend", "signal", "reasons", "onDeviceError", "digest", "encoding", "lowS"])
+      Object.defineProperty(options, name, {
+        enumerable: true,
+        get: () => void looks.push(name),
+      });
+    expect(await loose("secp256k1", items("secp256k1", 1), options)).toEqual([true]);
+    expect(looks.sort()).toEqual([...new Set(looks)]);
+    expect(looks).toHaveLength(7);
+    const changing: { reasons: boolean } = { reasons: true };
+    const answer = loose("ed25519", good.slice(1), changing);
+    changing.reasons = false;
+    expect(await answer).toEqual(good.slice(1).map(() => ({ valid: true, reason: "valid" })));
+    // Those of a prototype count, too.
+    expect(await loose("ed25519", good.slice(3), Object.create({ reasons: true }))).toEqual([
+      { valid: true, reason: "valid" },
+    ]);
+  });
+
+  test("a ciphersuite is printable, with blanks; no tag of another suite has the form same-message", async () => {
+    for (const ciphersuite of ["a tag with blanks", "~".repeat(255), " "])
+      expect(await loose("bls12-381", [], { ciphersuite })).toEqual([]);
+    for (const ciphersuite of ["tab\t", "line\n", "\x7f", "\0"])
+      expect(loose("bls12-381", [], { ciphersuite })).rejects.toThrow("printable");
+    for (const ciphersuite of [BLS_NUL, BLS_AUG, "MINE_NUL_", "MINE_AUG_"])
+      expect(loose("bls12-381", [], { ciphersuite, form: "same-message" })).rejects.toThrow("has none");
+    expect(await loose("bls12-381", [], { ciphersuite: "MINE_NUL", form: "same-message" })).toEqual([]);
   });
 
   test("an option that is undefined is as if it were not there", async () => {
@@ -159,90 +233,6 @@ describe("signals", () => {
   });
 });
 
-describe("packing", () => {
-  const shape = ({ bytes, table, count }: ReturnType<typeof pack>, at: number): Item => {
-    const [k = 0, kl = 0, m = 0, ml = 0, s = 0, sl = 0] = table.subarray(6 * at, 6 * at + 6);
-    expect(at).toBeLessThan(count);
-    return {
-      publicKey: bytes.slice(k, k + kl),
-      message: bytes.slice(m, m + ml),
-      signature: bytes.slice(s, s + sl),
-    };
-  };
-
-  test("copies parts that lie in different buffers", () => {
-    const packed = pack(good);
-    expect(packed.count).toBe(4);
-    for (const [at, item] of good.entries()) expect(shape(packed, at)).toEqual(item);
-    const original = good[0]!.publicKey[0]!;
-    packed.bytes[packed.table[0]!]! ^= 0xff;
-    expect(good[0]!.publicKey[0]).toBe(original);
-  });
-
-  test("takes parts of one buffer where they lie, unless shared memory is asked for", () => {
-    const buffer = new Uint8Array(1_000).map((_, at) => at);
-    const some: Item[] = [0, 1, 2].map((at) => ({
-      publicKey: buffer.subarray(100 + at * 200, 132 + at * 200),
-      message: buffer.subarray(132 + at * 200, 230 + at * 200),
-      signature: buffer.subarray(230 + at * 200, 294 + at * 200),
-    }));
-    const inPlace = pack(some);
-    expect(inPlace.bytes.buffer).toBe(buffer.buffer);
-    expect(inPlace.bytes.byteOffset).toBe(100);
-    for (const [at, item] of some.entries()) expect(shape(inPlace, at)).toEqual(item);
-    const shared = pack(some, { shared: true });
-    expect(shared.bytes.buffer).toBeInstanceOf(SharedArrayBuffer);
-    expect(shared.table.buffer).toBeInstanceOf(SharedArrayBuffer);
-    for (const [at, item] of some.entries()) expect(shape(shared, at)).toEqual(item);
-  });
-
-  test("does not keep a large buffer for a few bytes of it", () => {
-    const buffer = new Uint8Array(1_000_000);
-    const item = { publicKey: buffer.subarray(0, 32), message: buffer.subarray(500_000, 500_010) };
-    const packed = pack([{ ...item, signature: buffer.subarray(999_936) }]);
-    expect(packed.bytes.length).toBe(32 + 10 + 64);
-  });
-
-  test("empty parts, odd items, and items that change while they are packed", () => {
-    const nothing = new Uint8Array(0);
-    const packed = pack([{ publicKey: nothing, message: nothing, signature: nothing }]);
-    expect([...packed.table]).toEqual([0, 0, 0, 0, 0, 0]);
-    let looks = 0;
-    const shifty = {
-      ...good[0]!,
-      get signature() {
-        return new Uint8Array(64 + looks++);
-      },
-    };
-    const { table, bytes } = pack([shifty, good[1]!]);
-    expect(table[4]! + table[5]!).toBeGreaterThan(bytes.length);
-    expect(() => (pack as (batch: unknown) => unknown)("text")).toThrow(ConfigError);
-  });
-
-  test("more than a table can address is refused before it is copied", () => {
-    const giant = new Uint8Array(1024 ** 3);
-    const item = { publicKey: giant, message: giant, signature: giant };
-    // The views share one buffer, and four items would need eight times what a table addresses.
-    expect(() => pack([item, item, { ...item, publicKey: new Uint8Array(1) }])).toThrow(LimitError);
-  });
-
-  test("goes in steps", () => {
-    const steps = packing(
-      Array.from({ length: 10_000 }, () => good[0]!),
-      false,
-    );
-    let count = 0;
-    for (let step = steps.next(); step.done !== true; step = steps.next()) count++;
-    expect(count).toBeGreaterThan(4);
-  });
-
-  test("messages of an aggregate", () => {
-    const packed = packMessages([Uint8Array.of(1, 2), new Uint8Array(0), Uint8Array.of(3)]);
-    expect([...packed]).toEqual([2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 3]);
-    expect(() => packMessages(["text" as unknown as Uint8Array])).toThrow(ConfigError);
-  });
-});
-
 describe("backends", () => {
   const fake = (name: "cpu" | "cuda", only: string): Backend => ({
     name,
@@ -301,7 +291,7 @@ describe("backends", () => {
 
   test("parameters are complete, and the caller's context is copied", () => {
     const context = Uint8Array.of(1, 2);
-    const params = checkParams("ml-dsa-44", { context } as object);
+    const { params } = checkOptions("ml-dsa-44", { context });
     context[0] = 9;
     expect(params).toEqual({
       context: Uint8Array.of(1, 2),

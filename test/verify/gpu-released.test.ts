@@ -100,7 +100,7 @@ describe.skipIf(noNative || process.platform !== "linux")("released while a GPU 
       const [batch, take] = way();
       const answer = made.ask(batch, { forced });
       take();
-      expect(await failureOf(answer)).toMatchObject({ name: "ZapError", code: "ERR_ZAP_VERIFY" });
+      expect(await failureOf(answer)).toMatchObject({ name: "ReleasedError", code: "ERR_ZAP_VERIFY" });
       await expectBlameless(made);
     });
 

@@ -1,9 +1,10 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
+import { bls12_381 } from "@noble/curves/bls12-381.js";
 import { AbortedError, ConfigError } from "../../lib/errors/index.ts";
 import { pack, type Item, type Scheme } from "../../lib/index.ts";
 import { CpuBackend } from "../../lib/verify/backends/cpu.ts";
-import { DEFAULT_PARAMS, type Job } from "../../lib/verify/contract.ts";
+import { CODE, DEFAULT_PARAMS, type Job } from "../../lib/verify/contract.ts";
 import { items, SIGNERS, spoiled } from "./kit.ts";
 
 const backends: CpuBackend[] = [];
@@ -39,6 +40,10 @@ function jobOf(scheme: Scheme, count: number, given: { bad?: number; shared?: bo
 
 function expected(count: number, bad: number): Uint8Array {
   return new Uint8Array(count).map((_, at) => (at === bad ? 0 : 1));
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await Bun.sleep(1);
 }
 
 describe("the CPU backend", () => {
@@ -103,6 +108,57 @@ describe("the CPU backend", () => {
       expect(error).toBeInstanceOf(AbortedError);
     });
   }
+
+  test("answers a small batch while one of BLS items with many keys is under way", async () => {
+    const backend = open({ ZAP_VERIFY_WORKERS: "1" });
+    const params = { ...DEFAULT_PARAMS, form: "same-message" as const };
+    // Keys that repeat: what counts is how many there are.
+    const { publicKey, message } = some("bls12-381")[0]!;
+    const keys = new Uint8Array(Buffer.concat(Array.from({ length: 64 }, () => publicKey)));
+    const signature = bls12_381.G2.Point.BASE.toBytes(true);
+    const many = { publicKey: keys, message, signature };
+    const codes = new Uint8Array(128).fill(99);
+    const batch = pack(Array.from(codes, () => many));
+    let over = false;
+    const running = backend.run({ ...jobOf("bls12-381", 0), batch, params, codes }).then(() => (over = true));
+    // Behind it in the line, and of the same worker.
+    await until(() => (backend.workers() as { running: number }).running > 0);
+    const small = jobOf("ed25519", 100, { bad: 3 });
+    await backend.run(small);
+    expect(over).toBe(false);
+    expect(small.codes).toEqual(expected(100, 3));
+    await running;
+    expect(codes).toEqual(new Uint8Array(128));
+  }, 30_000);
+
+  test("says once, by a warning, that there are no workers though nobody asked for that", async () => {
+    const warnings: Error[] = [];
+    const note = (warning: Error): unknown => warnings.push(warning);
+    process.on("warning", note);
+    try {
+      const backend = new CpuBackend({}, { missing: "no code" });
+      await backend.run(jobOf("ed25519", 2));
+      await Bun.sleep(5);
+      expect(warnings).toEqual([]);
+      for (let round = 0; round < 3; round++) await backend.run(jobOf("ed25519", 60));
+      await open({ ZAP_VERIFY_WORKERS: "0" }).run(jobOf("ed25519", 60));
+      await Bun.sleep(5);
+      expect(warnings.map(({ message }) => message)).toEqual([
+        "verify: the calling thread verifies everything: no code",
+      ]);
+    } finally {
+      process.off("warning", note);
+    }
+  });
+
+  test("keeps items outside of their batch on the calling thread, whatever lengths they claim", async () => {
+    const backend = open();
+    const job = jobOf("ed25519", 1);
+    job.batch.table[3] = 0xffff_ffff;
+    await backend.run(job);
+    expect(job.codes).toEqual(Uint8Array.of(CODE.item));
+    expect(backend.workers()).toEqual({ most: 2, running: 0 });
+  });
 
   test("verifies ML-DSA with a context, which comes later, in workers and here", async () => {
     const params = { ...DEFAULT_PARAMS, context: Uint8Array.of(1) };

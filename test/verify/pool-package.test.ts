@@ -53,6 +53,8 @@ interface Said {
   readonly same: boolean;
   readonly workers: { most: number; running: number } | { none: string };
   readonly others: Record<string, string[]>;
+  /** What it warned of. */
+  readonly warned: string | null;
 }
 
 let folder = "";
@@ -74,16 +76,18 @@ beforeAll(() => {
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-async function succeed(command: readonly string[], cwd: string): Promise<string> {
+async function succeed(command: readonly string[], cwd: string): Promise<{ stdout: string; stderr: string }> {
   const env = { ...process.env, TMPDIR: folder, ZAP_VERIFY_WORKERS: "2" };
   const child = Bun.spawn([...command], { cwd, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
   const [stdout, stderr, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
   if (code !== 0) throw new Error(`${command.join(" ")} ended with ${code}\n${stdout}\n${stderr}`);
-  return stdout;
+  return { stdout, stderr };
 }
 
 async function said(command: readonly string[], cwd: string): Promise<Said> {
-  return JSON.parse(await succeed(command, cwd)) as Said;
+  const { stdout, stderr } = await succeed(command, cwd);
+  const warned = stderr.match(/verify: the calling thread verifies everything: .*/)?.[0] ?? null;
+  return { ...(JSON.parse(stdout) as Said), warned };
 }
 
 async function build(name: string, ...given: readonly string[]): Promise<string> {
@@ -95,8 +99,11 @@ async function build(name: string, ...given: readonly string[]): Promise<string>
 
 describe("the workers", () => {
   const right = { right: true, same: true, others: OTHERS };
-  const most = { workers: { most: 2, running: 2 } };
-  const none = { workers: { none: expect.stringContaining(WORKER) } };
+  const most = { workers: { most: 2, running: 2 }, warned: null };
+  const none = {
+    workers: { none: expect.stringContaining(WORKER) },
+    warned: expect.stringContaining(`bun build --compile YOUR-PROGRAM.ts ${WORKER}`),
+  };
 
   test("of the installed package", async () => {
     expect(await said([process.execPath, "program.ts"], project)).toEqual({ ...right, ...most });

@@ -52,6 +52,14 @@ function faulty(fault: () => void, once: boolean): SchemeVerifier {
 
 const toys: Readonly<Record<string, () => SchemeVerifier>> = {
   sum: () => sum,
+  /** Does nothing at all. */
+  lazy: () => ({ verify() {} }),
+  /** All is valid where the environment says so. */
+  env: () => ({
+    verify(_batch, from, to, _params, codes) {
+      codes.fill(process.env["ZAP_TEST_TOY"] === "valid" ? CODE.valid : CODE.signature, 0, to - from);
+    },
+  }),
   /** `context[0]` milliseconds for each item. */
   slow: () => ({
     verify(batch, from, to, params, codes) {

@@ -131,6 +131,20 @@ describe("the pool verifies", () => {
   });
 });
 
+test("workers have the environment that the program has when they start", async () => {
+  const { batch } = toyBatch(100);
+  for (const [value, code] of [
+    ["valid", 1],
+    [undefined, 0],
+  ] as const) {
+    if (value === undefined) delete process.env["ZAP_TEST_TOY"];
+    else process.env["ZAP_TEST_TOY"] = value;
+    const job = toyJob("env", batch);
+    await open().run(job, TOY_COST);
+    expect([...new Set(job.codes)]).toEqual([code]);
+  }
+});
+
 describe("an abort", () => {
   test("before the batch rejects at once", async () => {
     const pool = open();

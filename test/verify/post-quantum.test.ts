@@ -14,7 +14,7 @@ import { DEFAULT_PARAMS } from "../../lib/verify/contract.ts";
 import { mlDsa } from "../../lib/verify/schemes/ml-dsa.ts";
 import { slhDsaOver, wasmCheck } from "../../lib/verify/schemes/slh-dsa.ts";
 import { Bytes, flipped, reasonsOf, spoiled } from "./kit.ts";
-import { casesOf, hasVectors, wycheproof } from "./vectors.ts";
+import { casesOf, hasVectors, withVectors, wycheproof } from "./vectors.ts";
 
 // The small SLH-DSA sets take a second or two for one signature.
 setDefaultTimeout(120_000);
@@ -67,8 +67,10 @@ describe.each([
       }
     }
   });
+});
 
-  test.skipIf(!hasVectors || scheme === "ml-dsa-87")("the official vectors by both ways", async () => {
+describe.skipIf(!hasVectors)("the official vectors with contexts, by WebCrypto alone", () => {
+  test.each(withVectors(["ml-dsa-44", "ml-dsa-65", "ml-dsa-87"] as const))("%s", async (scheme) => {
     const cases = (await wycheproof(`mldsa_${scheme.slice(-2)}_verify_test`)).flatMap(casesOf);
     for (const [hex, some] of Map.groupBy(cases, ({ vector }) => vector.ctx ?? "")) {
       const context = Uint8Array.fromHex(hex);

@@ -3,7 +3,7 @@ import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { batchVerify, batchVerifyBLS, batchVerifyEd25519, batchVerifySecp256k1 } from "../../lib/index.ts";
 import { nativeBls } from "../../lib/verify/schemes/bls-native.ts";
 import { nobleBls } from "../../lib/verify/schemes/bls-noble.ts";
-import { casesOf, hasVectors, whyNot, wycheproof, type Case } from "./vectors.ts";
+import { casesOf, hasVectors, whyNot, withVectors, wycheproof, type Case } from "./vectors.ts";
 
 // Slow where the cores are busy: big integers in JavaScript.
 setDefaultTimeout(60_000);
@@ -45,7 +45,7 @@ describe.skipIf(!hasVectors)(`official vectors${whyNot}`, () => {
     expect(high).toBeLessThan(verdicts.filter(({ valid }) => valid).length);
   });
 
-  for (const scheme of ["ml-dsa-44", "ml-dsa-65"] as const) {
+  for (const scheme of withVectors(["ml-dsa-44", "ml-dsa-65", "ml-dsa-87"])) {
     test(`${scheme}, with contexts`, async () => {
       const file = `mldsa_${scheme.slice(-2)}_verify_test`;
       const cases = (await wycheproof(file)).flatMap(casesOf);

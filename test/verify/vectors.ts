@@ -10,6 +10,15 @@ const folder = resolve(
 export const hasVectors = existsSync(join(folder, "wycheproof"));
 export const whyNot = hasVectors ? "" : ` (skipped: no vectors in ${folder}; ZAP_VECTORS names their folder)`;
 
+/** Those of the schemes that the folder has a file for; all of them where there is no folder, so that each says that it is skipped. */
+export function withVectors<Name extends string>(names: readonly Name[]): Name[] {
+  return names.filter((name) => !hasVectors || existsSync(join(folder, "wycheproof", vectorsOf(name))));
+}
+
+function vectorsOf(scheme: string): string {
+  return `${scheme.replace("ml-dsa-", "mldsa_")}_verify_test.json`;
+}
+
 /** What the tests use of a Wycheproof file. */
 export interface Vector {
   readonly tcId: number;

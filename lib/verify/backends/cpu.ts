@@ -15,6 +15,7 @@ import {
   type Entry,
 } from "../pool/index.ts";
 import type { Env } from "../../settings/index.ts";
+import { blsKeysSetting } from "../schemes/bls-keys.ts";
 import { schemeVerifier } from "../schemes/index.ts";
 
 /** Which threads verify here. */
@@ -22,6 +23,8 @@ export type CpuWorkers = { readonly most: number; readonly running: number } | {
 
 /** Of many small batches at once, those that would be more for the calling thread go to the workers. */
 const HERE_MOST_MICROS = 4_000;
+
+const ASKED_FOR_NONE = "ZAP_VERIFY_WORKERS is 0";
 
 export class CpuBackend implements Backend {
   readonly name = "cpu";
@@ -34,6 +37,7 @@ export class CpuBackend implements Backend {
   #pool: WorkerPool | null | undefined;
   /** Why there are no workers, where there are none. */
   #none = "";
+  #warned = false;
 
   /** Reads no setting and starts nothing yet. `entry`: where the workers' code is. */
   constructor(env: Env = process.env, entry: Entry = workerEntry()) {
@@ -56,6 +60,8 @@ export class CpuBackend implements Backend {
     const cost = costOf(job.scheme, job.params);
     const { length } = job.batch.bytes;
     const pool = this.#thePool();
+    // Each thread reads it when it loads the scheme; the caller is told here.
+    if (job.scheme === "bls12-381") blsKeysSetting(this.#env);
     const micros = estimateMicros(job.batch, cost);
     const small = micros < cost.callingMicros && this.#hereMicros + micros <= HERE_MOST_MICROS;
     if (pool !== null && !small) {
@@ -67,6 +73,7 @@ export class CpuBackend implements Backend {
         this.#none = error.message;
       }
     }
+    if (!small) this.#warn();
     this.#hereMicros += micros;
     try {
       await this.#callingThread.run(job, await schemeVerifier(job.scheme), cost, length);
@@ -84,9 +91,18 @@ export class CpuBackend implements Backend {
     if (this.#pool !== undefined) return this.#pool;
     const settings = poolSettings(this.#env);
     const entry = this.#entry;
-    if (settings.workers === 0) this.#none = "ZAP_VERIFY_WORKERS is 0";
+    if (settings.workers === 0) this.#none = ASKED_FOR_NONE;
     else if ("missing" in entry) this.#none = entry.missing;
     else return (this.#pool = new WorkerPool(entry.path, settings, this.#stretches));
     return (this.#pool = null);
+  }
+
+  /** One core instead of all of them, and nobody asked for that: it must not go unnoticed. */
+  #warn(): void {
+    if (this.#warned || this.#none === ASKED_FOR_NONE) return;
+    this.#warned = true;
+    const why = this.#none.replace(/^verify: /, "");
+    const message = `verify: the calling thread verifies everything: ${why}`;
+    process.emitWarning(message, { type: "ZapWarning", code: "ERR_ZAP_VERIFY" });
   }
 }

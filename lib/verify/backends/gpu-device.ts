@@ -1,14 +1,8 @@
 /** One CUDA device that verifies: its kernel, its stage, and batches through it, one slice at a time. */
-import {
-  AbortedError,
-  ClosedError,
-  ConfigError,
-  ShimError,
-  TimeoutError,
-  ZapError,
-} from "../../errors/index.ts";
+import { AbortedError, ClosedError, ShimError, TimeoutError, ZapError } from "../../errors/index.ts";
 import type { DeviceMemory, HeaderSpan, VerifySpans } from "../../memory/index.ts";
-import { TABLE_STRIDE, type PackedBatch } from "../contract.ts";
+import type { PackedBatch } from "../contract.ts";
+import { checkHeld, ReleasedError } from "../held.ts";
 import { ed25519Lengths } from "./gpu-lengths.ts";
 import { checkSample, leastItems, sample, SAMPLES } from "./gpu-least.ts";
 import type { Place } from "./gpu-place.ts";
@@ -128,7 +122,7 @@ export class VerifyDevice {
   /** Verifies a batch through the stage. Rejects with `AbortedError` soon after the signal fires, else with what the device fails with. */
   async verify(work: Work): Promise<void> {
     await abortable(this.ready(), work.signal);
-    checkLength(work);
+    checkHeld(work.batch, work.length);
     const { bytes, count } = work.batch;
     const isSpread = bytes.length > Math.max(SPREAD_LEAST, count * SPREAD_BYTES);
     if (bytes.length <= this.#stageBytes && !isSpread) return this.#alone(work, () => this.#whole(work));
@@ -181,7 +175,7 @@ export class VerifyDevice {
 
   /** The batch's bytes once, then its items in as many launches as it takes. */
   async #whole(work: Work): Promise<void> {
-    checkLength(work);
+    checkHeld(work.batch, work.length);
     await this.#theStage.fill(work.batch.bytes, turns());
     await this.#launches(work, work.batch.bytes.length);
   }
@@ -192,7 +186,7 @@ export class VerifyDevice {
     for (let from = 0; from < batch.count && !isAborted(signal); from += LAUNCH_ITEMS) {
       const to = Math.min(batch.count, from + LAUNCH_ITEMS);
       // Bytes in place are lent: their holder may have let go of its view of them.
-      checkLength(work, elsewhere?.length);
+      checkHeld(batch, elsewhere === undefined ? work.length : batch.bytes.length);
       stage.rows(batch.table, from, to);
       const seen = await this.#launch(stage, stage.spans(bytes, to - from, elsewhere));
       if (!isAborted(signal)) codes.set(seen, from);
@@ -202,10 +196,10 @@ export class VerifyDevice {
   /** As many items from `from` on as the stage has room for. Gives the first that is left. */
   async #gathered(work: Work, from: number): Promise<number> {
     const { batch, codes, signal } = work;
-    checkLength(work);
+    checkHeld(work.batch, work.length);
     const stage = this.#theStage;
     const slice = await stage.gather(batch, from, ed25519Lengths, turns());
-    checkLength(work);
+    checkHeld(work.batch, work.length);
     if (slice.to === from) return this.#large(work, from, slice.bytes);
     const seen = await this.#launch(stage, stage.spans(slice.bytes, slice.to - from));
     if (isAborted(signal)) return slice.to;
@@ -220,7 +214,7 @@ export class VerifyDevice {
     const stage = new Stage(this.memory, bytes, 1);
     await this.#borrowed(stage, async () => {
       await stage.gather(batch, at, ed25519Lengths, turns());
-      checkLength(work);
+      checkHeld(work.batch, work.length);
       const seen = await this.#launch(stage, stage.spans(bytes, 1));
       if (!isAborted(signal)) codes.set(seen, at);
     });
@@ -262,7 +256,7 @@ export class VerifyDevice {
     });
     this.#turns = turn.catch((error: unknown) => {
       // The caller's mistake, and not the device's.
-      if (error instanceof ConfigError) return;
+      if (error instanceof ReleasedError) return;
       this.#fault ??= error as Error;
       this.#isLost ||= mayStillRun(error);
     });
@@ -303,13 +297,6 @@ async function abortable(promise: Promise<void>, signal: AbortSignal | undefined
   } finally {
     signal.removeEventListener("abort", abort);
   }
-}
-
-/** What was released while it was verified must not be taken for malformed. */
-function checkLength({ batch, length }: Work, now = batch.bytes.length): void {
-  const { table, count } = batch;
-  if (now === length && table.length >= count * TABLE_STRIDE) return;
-  throw new ConfigError("the batch's bytes or table were released or changed in size while it was verified");
 }
 
 function isAborted(signal: AbortSignal | undefined): boolean {

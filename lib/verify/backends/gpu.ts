@@ -5,11 +5,12 @@
  * What lives beside it: `gpu-device.ts` (a device and its launches), `gpu-stage.ts` (what batches are copied to), `gpu-place.ts` (batches that need
  * no copy), `gpu-settings.ts`.
  */
-import { AbortedError, ConfigError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
+import { AbortedError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
 import { locateLibrary, platformHere, type Platform } from "../../ffi/index.ts";
 import { openDeviceMemory, type DeviceMemory } from "../../memory/index.ts";
 import type { Env } from "../../settings/index.ts";
 import type { Backend, Job, Scheme } from "../contract.ts";
+import { ReleasedError } from "../held.ts";
 import { poolSettings } from "../pool/index.ts";
 import { VerifyDevice } from "./gpu-device.ts";
 import { cpuMicros } from "./gpu-least.ts";
@@ -151,7 +152,7 @@ export class GpuBackend implements Backend {
       device = await open();
       await use(device);
     } catch (error) {
-      if (error instanceof AbortedError || error instanceof ConfigError || error instanceof OwnerError)
+      if (error instanceof AbortedError || error instanceof ReleasedError || error instanceof OwnerError)
         throw error;
       throw new DeviceFailure(this.#failed(error, device));
     }

@@ -8,6 +8,7 @@ import {
   type Params,
   type Scheme,
 } from "../contract.ts";
+import { isOutside, type Rows } from "./rows.ts";
 
 export interface Cost {
   /** Processor time of one item with a short message, microseconds. */
@@ -44,6 +45,9 @@ const COSTS: Readonly<Record<string, Cost>> = {
   "ml-dsa-87": { itemMicros: 84, byteNanos: HASH_NANOS, callingMicros: 500, rangeMicros: RANGE_MICROS },
 };
 
+/** Keccak-256 is noble's, in JavaScript. */
+const SECP256K1_KECCAK: Cost = { ...COSTS["secp256k1"]!, byteNanos: 28 };
+
 /**
  * BLS by blst. A random linear combination gains with every item, so that a range is longer than it is elsewhere: the 128 items that are tried
  * as one. blst has one thread per core of its own for that, which its callers wait for; in the worker remains decoding and checking the points, a quarter of the
@@ -62,6 +66,7 @@ const BLST: Cost = {
 const NOBLE_BLS: Cost = {
   itemMicros: 20_000,
   byteNanos: HASH_NANOS,
+  keyByteNanos: 18_000,
   callingMicros: 0,
   rangeMicros: 160_000,
 };
@@ -74,36 +79,37 @@ const SLH_DSA: Cost = {
   rangeMicros: RANGE_MICROS,
 };
 
-/** About what an item of `scheme` costs here. */
-export function costOf(scheme: Scheme, { ciphersuite }: Params = DEFAULT_PARAMS): Cost {
-  if (scheme === "bls12-381") return ciphersuite === BLS_POP ? BLST : NOBLE_BLS;
-  return COSTS[scheme] ?? SLH_DSA;
+/** What an aggregate takes: each key has a message of its own, which is hashed to a point and paired, and nothing is tried as one. */
+const BLST_AGGREGATE: Cost = { ...BLST, itemMicros: 1_300, keyByteNanos: 10_000 };
+const NOBLE_AGGREGATE: Cost = { ...NOBLE_BLS, keyByteNanos: 200_000 };
+
+/** About what an item of `scheme` costs here. For the same arguments it is the same object. */
+export function costOf(scheme: Scheme, { ciphersuite, digest, form }: Params = DEFAULT_PARAMS): Cost {
+  if (scheme === "secp256k1" && digest === "keccak-256") return SECP256K1_KECCAK;
+  if (scheme !== "bls12-381") return COSTS[scheme] ?? SLH_DSA;
+  if (form === "aggregate") return ciphersuite === BLS_POP ? BLST_AGGREGATE : NOBLE_AGGREGATE;
+  return ciphersuite === BLS_POP ? BLST : NOBLE_BLS;
+}
+
+/** What `item` takes for its bytes, on top of what every item takes, nanoseconds. */
+export function bytesNanos(rows: Rows, item: number, { byteNanos, keyByteNanos = 0 }: Cost): number {
+  if (isOutside(rows, item)) return 0;
+  const { table } = rows;
+  const at = item * TABLE_STRIDE;
+  const bytes = table[at + 1]! + table[at + 3]! + table[at + 5]!;
+  return bytes * byteNanos + Math.max(0, table[at + 1]! - ONE_KEY_BYTES) * keyByteNanos;
+}
+
+/** What `item` takes, nanoseconds. */
+export function itemNanos(rows: Rows, item: number, cost: Cost): number {
+  return cost.itemMicros * 1_000 + bytesNanos(rows, item, cost);
 }
 
 /** Microseconds for the whole batch; for one with very many items, what they take with empty messages. */
-export function estimateMicros({ table, count }: PackedBatch, cost: Cost): number {
-  const items = count * cost.itemMicros;
+export function estimateMicros(batch: PackedBatch, cost: Cost): number {
+  const items = batch.count * cost.itemMicros;
   if (items >= cost.callingMicros) return items;
-  const { byteNanos, keyByteNanos = 0 } = cost;
   let nanos = 0;
-  for (let at = 0; at < count * TABLE_STRIDE; at += TABLE_STRIDE) {
-    nanos += (table[at + 1]! + table[at + 3]! + table[at + 5]!) * byteNanos;
-    nanos += Math.max(0, table[at + 1]! - ONE_KEY_BYTES) * keyByteNanos;
-  }
+  for (let item = 0; item < batch.count; item++) nanos += bytesNanos(batch, item, cost);
   return items + nanos / 1_000;
-}
-
-/** How many items make a range, where `items` of them have `bytes` bytes and `workers` share them. */
-export function rangeItems(
-  cost: Cost,
-  items: number,
-  bytes: number,
-  workers: number,
-  keyBytes = 0,
-): number {
-  const { byteNanos, keyByteNanos = 0 } = cost;
-  const keys = Math.max(0, keyBytes / items - ONE_KEY_BYTES) * keyByteNanos;
-  const micros = cost.itemMicros + ((bytes / items) * byteNanos + keys) / 1_000;
-  const fair = Math.ceil(items / workers);
-  return Math.max(1, Math.min(fair, Math.floor(cost.rangeMicros / micros)));
 }

@@ -12,6 +12,8 @@ export interface CrewEvents {
   readonly settled: (slice: number) => void;
   /** A worker is gone, or must be taken for gone; `begun` is false for one that never came up. */
   readonly lost: (member: Member, why: string, begun: boolean) => void;
+  /** The thread of a worker that was lost or ended has come to its end, and does nothing any more. */
+  readonly gone: (member: Member) => void;
 }
 
 interface Hand extends Member {
@@ -36,12 +38,22 @@ export class Crew {
     return this.#hands.size;
   }
 
+  /** Whether there is a worker that came up. */
+  get begun(): boolean {
+    return [...this.#hands.values()].some(({ begun }) => begun);
+  }
+
   /**
-   * Sends a slice to `many` workers, those with the least to do, of whom as many are started as are missing. Returns them.
+   * Sends a slice to `many` workers, those with the least to do, of whom as many are started as are missing. Returns them. Throws what the
+   * runtime throws where it makes no worker at all.
    */
   send(message: SliceMessage, many: number): Member[] {
     const wanted = Math.min(many, this.#most);
-    while (this.#hands.size < wanted) this.#start();
+    try {
+      while (this.#hands.size < wanted) this.#start();
+    } catch (error) {
+      if (this.#hands.size === 0) throw error;
+    }
     const chosen = [...this.#hands.values()].sort((a, b) => a.slices.size - b.slices.size).slice(0, wanted);
     for (const { worker, slices } of chosen) {
       slices.add(message.slice);
@@ -57,7 +69,8 @@ export class Crew {
 
   #start(): void {
     this.#lastId += 1;
-    const worker = new Worker(this.#path);
+    // Without a word they get what the process was started with, and not what the program has made of it.
+    const worker = new Worker(this.#path, { env: process.env as Record<string, string> });
     const hand: Hand = { id: this.#lastId, slices: new Set(), worker, begun: false };
     this.#hands.set(hand.id, hand);
     const lose = (why: string): void => {
@@ -74,9 +87,12 @@ export class Crew {
     };
     worker.onerror = (event) => {
       event.preventDefault();
-      lose(firstLine(event.message));
+      lose(firstLine(String(event.message)));
     };
-    worker.addEventListener("close", () => lose("its thread ended"));
+    worker.addEventListener("close", () => {
+      lose("its thread ended");
+      this.#events.gone(hand);
+    });
     // Workers hold no process: while a batch is under way, the pool does.
     worker.unref();
     worker.postMessage({ id: hand.id } satisfies ToWorker);

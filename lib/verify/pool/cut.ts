@@ -2,8 +2,11 @@
  * Cuts the next slice from a batch: its table always into the slot's, its bytes only where they are not shared already. Copying goes in stretches, so that a
  * large batch does not hold up the event loop.
  */
-import { ZapError } from "../../errors/index.ts";
-import { TABLE_STRIDE, type PackedBatch } from "../contract.ts";
+import { CODE, TABLE_STRIDE, type PackedBatch } from "../contract.ts";
+import { checkHeld } from "../held.ts";
+import { itemNanos, type Cost } from "./cost.ts";
+import { rangeStarts } from "./ranges.ts";
+import { isOutside } from "./rows.ts";
 import { SLICE_ITEMS, type Slot, type Slots } from "./slots.ts";
 import type { Stretches } from "./stretches.ts";
 
@@ -20,10 +23,8 @@ export interface Cut {
   /** The item after the last of the slice. */
   readonly to: number;
   readonly bytes: Uint8Array;
-  /** The lengths of all parts of all items, bytes. */
-  readonly partBytes: number;
-  /** Of these, those of keys. */
-  readonly keyBytes: number;
+  /** Where in the slice its ranges begin, and the end of the last one. */
+  readonly starts: readonly number[];
 }
 
 export interface Cutter {
@@ -33,6 +34,9 @@ export interface Cutter {
   readonly ended: () => boolean;
   /** How many bytes the batch had when it came. */
   readonly length: number;
+  readonly cost: Cost;
+  /** How many workers will share the slice. */
+  readonly workers: number;
 }
 
 /** Whether other threads can read the bytes where they are. */
@@ -44,17 +48,19 @@ export function isShared(bytes: Uint8Array): boolean {
 export async function cut(slot: Slot, batch: PackedBatch, from: number, by: Cutter): Promise<Cut | null> {
   const copy = isShared(batch.bytes) ? null : new Copy(slot, batch, by.slots);
   const end = Math.min(batch.count, from + SLICE_ITEMS);
+  // What nobody writes must not be the verdict of another batch.
+  slot.codes.fill(CODE.signature);
   let item = from;
-  let partBytes = 0;
-  let keyBytes = 0;
-  while (item < end) {
+  let nanos = 0;
+  let starts: number[] | null = null;
+  while (starts === null) {
     const wait = by.stretches.enter(STEP_NANOS);
     if (wait !== null) await wait;
-    checkLength(batch, by);
+    checkHeld(batch, by.length);
     const start = Bun.nanoseconds();
     let full = false;
     if (!by.ended()) {
-      const step = survey(batch, item, Math.min(end, item + STEP_ITEMS));
+      const step = survey(batch, item, Math.min(end, item + STEP_ITEMS), by.cost);
       if (copy === null) {
         const entries = batch.table.subarray(item * TABLE_STRIDE, step.to * TABLE_STRIDE);
         slot.table.set(entries, (item - from) * TABLE_STRIDE);
@@ -64,64 +70,53 @@ export async function cut(slot: Slot, batch: PackedBatch, from: number, by: Cutt
       }
       if (!full) {
         item = step.to;
-        partBytes += step.partBytes;
-        keyBytes += step.keyBytes;
+        nanos += step.nanos;
+      }
+      if (full || item === end) {
+        const rows = { bytes: copy?.bytes ?? batch.bytes, table: slot.table };
+        starts = rangeStarts(rows, item - from, nanos, by.cost, by.workers);
       }
     }
     by.stretches.leave(STEP_NANOS, Bun.nanoseconds() - start);
     if (copy !== null) await copy.rest(by);
     if (by.ended()) return null;
-    if (full) break;
   }
-  return { to: item, bytes: copy?.bytes ?? batch.bytes, partBytes, keyBytes };
-}
-
-/** What was released while it was looked at must not be taken for malformed. */
-function checkLength({ bytes, table, count }: PackedBatch, { length }: Cutter): void {
-  if (bytes.length === length && table.length >= count * TABLE_STRIDE) return;
-  throw new ZapError(
-    "ERR_ZAP_VERIFY",
-    "verify: the batch's bytes or table were released or changed in size while it was verified",
-  );
+  return { to: item, bytes: copy?.bytes ?? batch.bytes, starts };
 }
 
 interface Step {
   readonly to: number;
+  /** The lengths of all parts of all its items, bytes. */
   readonly partBytes: number;
-  readonly keyBytes: number;
+  /** What its items take to verify. */
+  readonly nanos: number;
   /** Where the parts that lie within the batch begin and end. */
   readonly low: number;
   readonly high: number;
 }
 
 /** As many items from `from` on as one stretch can take, one at least. */
-function survey({ bytes, table }: PackedBatch, from: number, end: number): Step {
+function survey(batch: PackedBatch, from: number, end: number, cost: Cost): Step {
+  const { table } = batch;
   let low = Infinity;
   let high = 0;
   let partBytes = 0;
-  let keyBytes = 0;
+  let nanos = 0;
   let to = from;
   for (; to < end; to++) {
-    const at = to * TABLE_STRIDE;
-    if (outside(bytes, table, at)) continue;
-    const own = table[at + 1]! + table[at + 3]! + table[at + 5]!;
-    if (to > from && partBytes + own > STEP_BYTES) break;
-    partBytes += own;
-    keyBytes += table[at + 1]!;
-    for (let part = at; part < at + TABLE_STRIDE; part += 2) {
-      low = Math.min(low, table[part]!);
-      high = Math.max(high, table[part]! + table[part + 1]!);
+    if (!isOutside(batch, to)) {
+      const at = to * TABLE_STRIDE;
+      const own = table[at + 1]! + table[at + 3]! + table[at + 5]!;
+      if (to > from && partBytes + own > STEP_BYTES) break;
+      partBytes += own;
+      for (let part = at; part < at + TABLE_STRIDE; part += 2) {
+        low = Math.min(low, table[part]!);
+        high = Math.max(high, table[part]! + table[part + 1]!);
+      }
     }
+    nanos += itemNanos(batch, to, cost);
   }
-  return { to, partBytes, keyBytes, low: Math.min(low, high), high };
-}
-
-function outside({ length }: Uint8Array, table: Uint32Array, at: number): boolean {
-  return (
-    table[at]! + table[at + 1]! > length ||
-    table[at + 2]! + table[at + 3]! > length ||
-    table[at + 4]! + table[at + 5]! > length
-  );
+  return { to, partBytes, nanos, low: Math.min(low, high), high };
 }
 
 /** The bytes of one slice on their way into shared memory. */
@@ -153,13 +148,13 @@ class Copy {
   add(step: Step, first: number, index: number): void {
     this.#bytes ??= this.#slots.room(this.#slot, need(step));
     const { table } = this.#slot;
-    const { bytes, table: given } = this.#batch;
+    const { table: given } = this.#batch;
     const together = step.high - step.low <= step.partBytes + SLACK_BYTES;
     const shift = this.#used - step.low;
     if (together) this.#take(step.low, step.high - step.low);
     for (let item = first, at = index * TABLE_STRIDE; item < step.to; item++, at += TABLE_STRIDE) {
       const source = item * TABLE_STRIDE;
-      if (outside(bytes, given, source)) {
+      if (isOutside(this.#batch, item)) {
         table.fill(OUTSIDE, at, at + TABLE_STRIDE);
         continue;
       }
@@ -180,7 +175,7 @@ class Copy {
       for (let done = 0; done < length && !ended(); done += STEP_BYTES) {
         const wait = stretches.enter(STEP_NANOS);
         if (wait !== null) await wait;
-        checkLength(this.#batch, by);
+        checkHeld(this.#batch, by.length);
         const start = Bun.nanoseconds();
         const end = Math.min(length, done + STEP_BYTES);
         this.#copy(from + done, to + done, end - done);

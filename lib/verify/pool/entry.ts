@@ -16,7 +16,8 @@ const INSTALLED = join("node_modules", "@luxfi", "zap", "lib", "verify", "pool",
 const PARENTS = 4;
 
 const MISSING =
-  "the worker's code is not in this bundle; give node_modules/@luxfi/zap/lib/verify/pool/worker.ts to bun build as one more entry";
+  "the worker's code is not in this bundle; give it to bun build as one more entry: " +
+  "bun build --compile YOUR-PROGRAM.ts node_modules/@luxfi/zap/lib/verify/pool/worker.ts (docs/verify.md)";
 
 /** The path to start workers from. `file` is that of this module as it runs. */
 export function workerEntry(file: string = import.meta.path): Entry {

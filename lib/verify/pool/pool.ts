@@ -2,14 +2,15 @@
  * The pool: batches are cut into slices, slices are handed to the workers, and their codes collected. A batch has two slices under way, so that workers
  * never wait for the event loop, and waits in line with other batches for the memory of the next.
  */
-import { AbortedError, ClosedError, ZapError } from "../../errors/index.ts";
+import { ClosedError } from "../../errors/index.ts";
 import type { Job } from "../contract.ts";
-import { rangeItems, type Cost } from "./cost.ts";
+import type { Cost } from "./cost.ts";
 import { Crew, type Member } from "./crew.ts";
-import { cut } from "./cut.ts";
+import { cut, type Cut } from "./cut.ts";
+import { aborted, lostMany, lostTwice, NoWorkersError } from "./failures.ts";
 import type { PoolSettings } from "./settings.ts";
 import { Slice } from "./slice.ts";
-import { Slots } from "./slots.ts";
+import { Slots, type Slot } from "./slots.ts";
 import type { Stretches } from "./stretches.ts";
 
 /** A job of any scheme that the workers can load. */
@@ -23,13 +24,6 @@ const FAILED_STARTS = 3;
 const FAILED_WORKERS = 16;
 /** Timers take no more; it only has to be there. */
 const FOREVER = 2_147_483_647;
-
-/** Workers cannot be started on this host; the calling thread can do the work instead. */
-export class NoWorkersError extends ZapError {
-  constructor(why: string) {
-    super("ERR_ZAP_VERIFY", `verify: no worker could be started: ${why}`);
-  }
-}
 
 interface Batch {
   readonly id: number;
@@ -47,7 +41,7 @@ interface Batch {
 interface Given {
   readonly slice: Slice;
   readonly batch: Batch;
-  members: Member[];
+  readonly members: Member[];
 }
 
 export interface PoolState {
@@ -80,6 +74,7 @@ export class WorkerPool {
     this.#crew = new Crew(path, settings.workers, {
       settled: (slice) => this.#settled(slice),
       lost: (member, why, begun) => this.#lost(member, why, begun),
+      gone: (member) => this.#gone(member),
     });
   }
 
@@ -89,7 +84,7 @@ export class WorkerPool {
 
   /**
    * Fills `job.codes`. Rejects with `AbortedError` at once where the signal fires, with `NoWorkersError` where no worker starts, and with
-   * `ERR_ZAP_VERIFY` where workers were lost twice over the same items. `codes` means nothing unless it resolves.
+   * `ERR_ZAP_VERIFY` where workers were lost twice over the same items or there is no shared memory. `codes` means nothing unless it resolves.
    */
   run(job: PoolJob, cost: Cost): Promise<void> {
     const { signal } = job;
@@ -134,7 +129,10 @@ export class WorkerPool {
   async #feed(batch: Batch): Promise<void> {
     const { job, cost, slices } = batch;
     const { count } = job.batch;
+    const workers = Math.min(this.#settings.workers, cost.workers ?? this.#settings.workers);
     const by = {
+      cost,
+      workers,
       slots: this.#slots,
       stretches: this.#stretches,
       ended: () => batch.ended,
@@ -144,29 +142,35 @@ export class WorkerPool {
       while (slices.size >= SLICES_PER_BATCH && !batch.ended) await change(batch);
       if (batch.ended) return;
       const slot = await this.#slots.take();
-      let part = null;
+      let slice: Slice | null = null;
       try {
-        part = await cut(slot, job.batch, from, by);
+        const part = await cut(slot, job.batch, from, by);
+        if (part !== null && !batch.ended) slice = this.#slice(batch, slot, { from, ...part });
       } finally {
-        if (part === null || batch.ended) this.#slots.give(slot, false);
+        if (slice === null) this.#slots.give(slot, false);
       }
-      if (part === null || batch.ended) return;
-      const workers = Math.min(this.#settings.workers, cost.workers ?? this.#settings.workers);
-      const items = rangeItems(cost, part.to - from, part.partBytes, workers, part.keyBytes);
-      this.#lastId += 1;
-      const of = { batch: batch.id, scheme: job.scheme, params: job.params };
-      const slice = new Slice(this.#lastId, of, slot, { from, rangeItems: items, ...part });
+      if (slice === null) return;
       slices.add(slice);
-      this.#give({ slice, batch, members: [] }, workers);
-      from = part.to;
+      const given = { slice, batch, members: [] };
+      this.#given.set(slice.id, given);
+      this.#send(given, Math.min(workers, slice.ranges));
+      from += slice.message.count;
     }
     while (slices.size > 0 && !batch.ended) await change(batch);
   }
 
-  #give(given: Given, workers: number): void {
-    const { slice } = given;
-    this.#given.set(slice.id, given);
-    given.members = this.#crew.send(slice.message, Math.min(workers, slice.ranges));
+  #slice({ id: batch, job: { scheme, params } }: Batch, slot: Slot, part: Cut & { from: number }): Slice {
+    this.#lastId += 1;
+    return new Slice(this.#lastId, { batch, scheme, params }, slot, part);
+  }
+
+  #send({ slice, batch, members }: Given, many: number): void {
+    try {
+      const chosen = this.#crew.send(slice.message, many);
+      members.push(...chosen.filter((each) => !members.includes(each)));
+    } catch (error) {
+      this.#end(batch, new NoWorkersError(error instanceof Error ? error.message : String(error)));
+    }
   }
 
   /** Something happened to a slice: it may be over. */
@@ -194,22 +198,37 @@ export class WorkerPool {
   #lost(member: Member, why: string, begun: boolean): void {
     if (!begun) this.#failedStarts += 1;
     this.#failedWorkers += 1;
-    const none = this.#failedStarts >= FAILED_STARTS;
-    for (const id of member.slices) {
-      const given = this.#given.get(id);
-      if (given === undefined) continue;
-      const { slice, batch } = given;
-      const again = slice.free(member.id);
+    const none = this.#failedStarts >= FAILED_STARTS && !this.#crew.begun;
+    for (const { slice, batch } of this.#givenTo(member)) {
+      const again = slice.retry(slice.free(member.id));
       if (none) this.#end(batch, new NoWorkersError(why));
-      else if (!again || this.#failedWorkers >= FAILED_WORKERS) this.#end(batch, lostTwice(batch, why));
-      this.#settled(id);
-      if (!this.#given.has(id) || slice.stopped) continue;
-      given.members = given.members.filter((each) => each !== member);
-      given.members.push(
-        ...this.#crew.send(slice.message, 1).filter((each) => !given.members.includes(each)),
-      );
+      else if (!again) this.#end(batch, lostTwice(batch.job.scheme, why));
+      else if (this.#failedWorkers >= FAILED_WORKERS)
+        this.#end(batch, lostMany(batch.job.scheme, FAILED_WORKERS, why));
     }
+    this.#passOn(member);
     this.#stir();
+  }
+
+  /** Between the moment when it was lost and now it may have taken or finished one more range, and nobody was told. */
+  #gone(member: Member): void {
+    for (const { slice } of this.#givenTo(member)) slice.free(member.id);
+    this.#passOn(member);
+  }
+
+  /** What `member` had goes to another, unless it is over. */
+  #passOn(member: Member): void {
+    for (const given of this.#givenTo(member)) {
+      const { slice, members } = given;
+      this.#settled(slice.id);
+      if (!this.#given.has(slice.id) || slice.stopped) continue;
+      if (members.includes(member)) members.splice(members.indexOf(member), 1);
+      this.#send(given, 1);
+    }
+  }
+
+  #givenTo(member: Member): Given[] {
+    return [...member.slices].map((id) => this.#given.get(id)).filter((given) => given !== undefined);
   }
 
   #end(batch: Batch, error?: Error): void {
@@ -245,15 +264,4 @@ export class WorkerPool {
 
 function change(batch: Batch): Promise<void> {
   return new Promise((resolve) => (batch.changed = resolve));
-}
-
-function aborted(signal: AbortSignal): AbortedError {
-  return new AbortedError("verify", signal.reason);
-}
-
-function lostTwice({ job }: Batch, why: string): ZapError {
-  return new ZapError(
-    "ERR_ZAP_VERIFY",
-    `verify: a worker was lost twice over the same ${job.scheme} items: ${why}`,
-  );
 }

@@ -9,7 +9,7 @@
 import type { Params } from "../contract.ts";
 
 /** Both sides must have been built from the same version of these files. */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 
 /** Word of `control`: where to begin to look for a free range. A hint and no more. */
 export const HINT = 0;
@@ -42,7 +42,8 @@ export interface SliceMessage {
   readonly count: number;
   readonly codes: Uint8Array;
   readonly control: Int32Array;
-  readonly rangeItems: number;
+  /** The first item of each range, and `count` after them. */
+  readonly starts: Uint32Array;
 }
 
 /** To a worker, first of all. */

@@ -102,8 +102,8 @@ function take({ control }: SliceMessage, id: number): number | null {
 }
 
 async function verifyRange(verifier: SchemeVerifier, slice: SliceMessage, range: number): Promise<void> {
-  const from = range * slice.rangeItems;
-  const to = Math.min(slice.count, from + slice.rangeItems);
+  const from = slice.starts[range]!;
+  const to = slice.starts[range + 1]!;
   const batch: PackedBatch = { bytes: slice.bytes, table: slice.table, count: slice.count };
   const codes = slice.codes.subarray(from, to);
   const later = verifier.later?.(batch, from, to, slice.params, codes) ?? null;

@@ -12,7 +12,7 @@ export interface PoolSettings {
   readonly workers: number;
   /**
    * `ZAP_VERIFY_POOL_BYTES`: what the pool may hold of copies of batches that are not in shared memory, 8 MiB to 16 GiB; default 32 MiB. A
-   * single item larger than an eighth of it has a copy of its own on top.
+   * single item larger than an eighth of it has a copy of its own on top, as large as the item: at most two such copies for a batch, eight in all.
    */
   readonly poolBytes: number;
   /** `ZAP_VERIFY_IDLE_MILLIS`: workers end after this long without work, 1 to 86,400,000; default 10,000. */

@@ -1,6 +1,7 @@
 /** A slice while workers have it: which ranges are free, taken and done. */
 import { type Params } from "../contract.ts";
 import { DONE, FLAG, FREE, HINT, QUIET, REPORT, STATES, STOP, type SliceMessage } from "./protocol.ts";
+import { sharedMemory } from "./shared.ts";
 import type { Slot } from "./slots.ts";
 
 export interface SliceOf {
@@ -24,15 +25,15 @@ export class Slice {
     id: number,
     of: SliceOf,
     slot: Slot,
-    span: { from: number; to: number; rangeItems: number; bytes: Uint8Array },
+    span: { from: number; to: number; starts: readonly number[]; bytes: Uint8Array },
   ) {
-    const { from, to, rangeItems, bytes } = span;
-    const count = to - from;
-    const ranges = Math.ceil(count / rangeItems);
+    const { from, to, starts, bytes } = span;
+    const words = STATES + starts.length - 1;
+    const memory = sharedMemory((words + starts.length) * 4);
     this.id = id;
     this.from = from;
     this.slot = slot;
-    this.#control = new Int32Array(new SharedArrayBuffer((STATES + ranges) * 4));
+    this.#control = new Int32Array(memory, 0, words);
     this.message = {
       slice: id,
       batch: of.batch,
@@ -40,11 +41,12 @@ export class Slice {
       params: of.params,
       bytes,
       table: slot.table,
-      count,
+      count: to - from,
       codes: slot.codes,
       control: this.#control,
-      rangeItems,
+      starts: new Uint32Array(memory, words * 4),
     };
+    this.message.starts.set(starts);
   }
 
   get ranges(): number {
@@ -70,20 +72,23 @@ export class Slice {
     Atomics.store(this.#control, FLAG, STOP);
   }
 
-  /**
-   * A worker is lost: the range that it had is free again. Returns false where that range was lost once before, and must not be tried again.
-   */
-  free(worker: number): boolean {
+  /** A worker is lost: what it had is free again. Returns that. */
+  free(worker: number): number[] {
     if (!this.stopped) Atomics.compareExchange(this.#control, FLAG, QUIET, REPORT);
-    let again = true;
+    const ranges: number[] = [];
     for (const [range] of this.#states().entries()) {
-      if (this.#state(range) !== worker) continue;
+      if (Atomics.compareExchange(this.#control, STATES + range, worker, FREE) !== worker) continue;
       this.lost = true;
-      again &&= !this.#redone.has(range);
-      this.#redone.add(range);
-      Atomics.store(this.#control, STATES + range, FREE);
+      ranges.push(range);
     }
     Atomics.store(this.#control, HINT, 0);
+    return ranges;
+  }
+
+  /** Notes that `ranges` took their worker with them. False where one of them did so before, and must not be tried again. */
+  retry(ranges: readonly number[]): boolean {
+    const again = ranges.every((range) => !this.#redone.has(range));
+    for (const range of ranges) this.#redone.add(range);
     return again;
   }
 

@@ -3,8 +3,11 @@
  * share one budget for each turn of the loop, and wait in line for the next turn where it is used up.
  */
 
-/** What may be used of one turn of the event loop, nanoseconds. Half of the 10 ms that are promised: estimates can be wrong. */
-export const TURN_NANOS = 5_000_000;
+/**
+ * What may be used of one turn of the event loop, nanoseconds. Of the 10 ms that are promised a quarter: what a message or a socket sets off and the
+ * turn after it can follow each other without a timer in between, and estimates can be wrong.
+ */
+export const TURN_NANOS = 2_500_000;
 
 interface Waiting {
   readonly nanos: number;
