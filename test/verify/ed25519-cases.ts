@@ -8,14 +8,14 @@ import {
   NEUTRAL,
   P,
   add,
-  bytesOf,
+  toLittle,
   encode,
-  numberOf,
-  ofOrderEight,
+  fromLittle,
+  smallOrderGenerator,
   signRaw,
   smallOrderEncodings,
-  times,
-} from "./edwards.ts";
+  multiply,
+} from "./ed25519-rules.ts";
 
 /** Marsaglia's xorshift: numbers below `bound`. */
 export class Dice {
@@ -83,8 +83,12 @@ function spoilt({ publicKey, message, signature }: Item, how: number, dice: Dice
       return { publicKey, message, signature: dice.bytes(64) };
     case 5: {
       // S + L: the same signature, and not the one encoding.
-      const s = numberOf(signature.subarray(32)) + L;
-      return { publicKey, message, signature: new Uint8Array([...signature.subarray(0, 32), ...bytesOf(s)]) };
+      const s = fromLittle(signature.subarray(32)) + L;
+      return {
+        publicKey,
+        message,
+        signature: new Uint8Array([...signature.subarray(0, 32), ...toLittle(s)]),
+      };
     }
     case 6:
       return dice.roll(2) === 0
@@ -118,16 +122,16 @@ export function cornerItems(): Item[] {
   const good = signer.item(dice.bytes(40));
   for (let above = 0n; above < 19n; above++) {
     for (const sign of [0n, 1n]) {
-      const odd = bytesOf((P + above) | (sign << 255n));
+      const odd = toLittle((P + above) | (sign << 255n));
       items.push({ ...good, publicKey: odd });
       items.push({ ...good, signature: new Uint8Array([...odd, ...good.signature.subarray(32)]) });
       // A signature that would hold if only the key's y were what counts.
-      const r = encode(times(5n, BASE));
-      items.push({ publicKey: odd, message: zero, signature: new Uint8Array([...r, ...bytesOf(5n)]) });
+      const r = encode(multiply(5n, BASE));
+      items.push({ publicKey: odd, message: zero, signature: new Uint8Array([...r, ...toLittle(5n)]) });
     }
   }
   // S around its bounds.
-  const s = numberOf(good.signature.subarray(32));
+  const s = fromLittle(good.signature.subarray(32));
   for (const value of [
     0n,
     1n,
@@ -143,7 +147,7 @@ export function cornerItems(): Item[] {
   ])
     items.push({
       ...good,
-      signature: new Uint8Array([...good.signature.subarray(0, 32), ...bytesOf(value)]),
+      signature: new Uint8Array([...good.signature.subarray(0, 32), ...toLittle(value)]),
     });
   // [s]B alone: the neutral key, whose every signature by R = [s]B holds.
   for (const value of [0n, 1n, 2n, L - 1n, 2n ** 200n])
@@ -151,20 +155,20 @@ export function cornerItems(): Item[] {
       items.push({
         publicKey,
         message: dice.bytes(3),
-        signature: new Uint8Array([...encode(times(value, BASE)), ...bytesOf(value)]),
+        signature: new Uint8Array([...encode(multiply(value, BASE)), ...toLittle(value)]),
       });
   // Keys and R with a part of small order: whether it holds without the cofactor depends on the message.
-  const eighth = ofOrderEight();
+  const eighth = smallOrderGenerator();
   for (let at = 0; at < 48; at++) {
-    const a = numberOf(dice.bytes(31));
-    const keyPart = times(BigInt(at % 8), eighth);
-    const publicKey = encode(add(times(a, BASE), keyPart));
+    const a = fromLittle(dice.bytes(31));
+    const keyPart = multiply(BigInt(at % 8), eighth);
+    const publicKey = encode(add(multiply(a, BASE), keyPart));
     const message = dice.bytes(8);
-    const rPart = at % 3 === 0 ? NEUTRAL : times(BigInt(dice.roll(8)), eighth);
+    const rPart = at % 3 === 0 ? NEUTRAL : multiply(BigInt(dice.roll(8)), eighth);
     items.push({
       publicKey,
       message,
-      signature: signRaw(a, publicKey, message, numberOf(dice.bytes(31)), rPart),
+      signature: signRaw(a, publicKey, message, fromLittle(dice.bytes(31)), rPart),
     });
   }
   return items;

@@ -22,6 +22,8 @@ const inverse = (value: bigint): bigint => power(value, P - 2n);
 const D = mod(-121665n * inverse(121666n));
 const ROOT_OF_MINUS_ONE = power(2n, (P - 1n) / 4n);
 
+export const NEUTRAL: Point = [0n, 1n];
+
 /** X, Y, Z and T of x = X/Z, y = Y/Z, xy = T/Z, so that an addition needs no inversion. */
 type Extended = readonly [bigint, bigint, bigint, bigint];
 
@@ -47,7 +49,7 @@ export function add(left: Point, right: Point): Point {
 }
 
 export function multiply(factor: bigint, point: Point): Point {
-  let result = extended([0n, 1n]);
+  let result = extended(NEUTRAL);
   for (let double = extended(point), rest = factor; rest > 0n; rest >>= 1n) {
     if ((rest & 1n) === 1n) result = sum(result, double);
     double = sum(double, double);
@@ -123,4 +125,27 @@ export function smallOrderGenerator(): Point {
     const [, four] = multiply(4n, small);
     if (x !== 0n || four !== 1n) return small;
   }
+}
+
+/** Every encoding that decodes to a point of small order: the eight proper ones, and those with y of p or more or with the sign of x = 0. */
+export function smallOrderEncodings(): Uint8Array[] {
+  const generator = smallOrderGenerator();
+  const points = Array.from({ length: 8 }, (_, at) => encode(multiply(BigInt(at), generator)).toHex());
+  return oddEncodings().filter((bytes) => {
+    const point = decode(bytes);
+    return point !== null && points.includes(encode(point).toHex());
+  });
+}
+
+/** A signature by the secret scalar `a`, of the key `publicKey`, with `nonce`; `small` is added to R. */
+export function signRaw(
+  a: bigint,
+  publicKey: Uint8Array,
+  message: Uint8Array,
+  nonce: bigint,
+  small: Point,
+): Uint8Array {
+  const r = encode(add(multiply(nonce, BASE), small));
+  const s = (nonce + challenge(r, publicKey, message) * a) % L;
+  return new Uint8Array([...r, ...toLittle(s)]);
 }
