@@ -128,7 +128,8 @@ else {
   console.log(`${headLine(head)}\n`);
   if (rows.length > 0) console.log(`${ratesTable(rows)}\n\n${singlesTable(singles)}\n`);
   if (kernel !== null) console.log(`${kernelTable(kernel)}\n`);
-  if (rows.length > 0) console.log(goalsTable(goals));
+  // Batches of a short run are too small for the goals to mean anything.
+  if (rows.length > 0 && !options.quick) console.log(goalsTable(goals));
 }
 for (const { contender, reason } of failed) console.error(`\nfailed: ${contender}: ${reason}`);
 process.exitCode = failed.length === 0 ? 0 : 1;

@@ -16,6 +16,7 @@ export * from "./kernels/index.ts";
 export type { Buffer, BufferAllocator, Owner } from "./memory/index.ts";
 export * from "./transport/index.ts";
 export {
+  batchInPlace,
   batchVerify,
   batchVerifyBLS,
   batchVerifyEd25519,

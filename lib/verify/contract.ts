@@ -50,7 +50,7 @@ export interface PackedBatch {
   readonly bytes: Uint8Array;
   /** At least `6 * count` entries; more are passed over. */
   readonly table: Uint32Array;
-  /** 0 to 16,777,216. */
+  /** 0 to 1,048,576. */
   readonly count: number;
 }
 

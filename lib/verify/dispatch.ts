@@ -1,5 +1,6 @@
 /** `batchVerify` and its kin: from what a caller gives to a backend's job, and from its codes to answers. */
 import { AbortedError, ZapError } from "../errors/index.ts";
+import { lendPlace } from "./backends/gpu-place.ts";
 import { checkPacked, isList } from "./batch.ts";
 import {
   CODE,
@@ -24,7 +25,7 @@ import {
 } from "./options.ts";
 import { checkHeld, isHeld, ReleasedError } from "./held.ts";
 import { packing } from "./packing.ts";
-import { chooseBackend, wantedBackend } from "./registry.ts";
+import { checkSettingsOnce, chooseBackend, wantedBackend } from "./registry.ts";
 
 /** What a call takes: a list of items, or a packed batch. */
 export type Batch = readonly Item[] | PackedBatch;
@@ -40,7 +41,7 @@ const ANSWERS = 8_192;
 /**
  * Verifies every signature of `batch` and resolves with one answer per item, in order. A malformed item is false, with its reason on
  * request, and does not touch its neighbours; an empty batch is an empty answer. The bytes are read in place where they can be and must
- * not change until then. Rejects with `ConfigError` for a scheme, an option or a batch that is none, `LimitError` for more than 16,777,216 items and
+ * not change until then. Rejects with `ConfigError` for a scheme, an option or a batch that is none, `LimitError` for more than 1,048,576 items and
  * for 4 GiB or more, `NotAvailableError` where the backend that was asked for does not serve the scheme here, `AbortedError` where the signal
  * fires, and another `ZapError` where the work cannot be finished, as when bytes are released meanwhile (`ERR_ZAP_VERIFY`); never with half an answer.
  */
@@ -102,6 +103,7 @@ async function call<Options extends VerifyOptions>(
 ): Promise<Answer<Options>> {
   const known = checkScheme(scheme, family);
   const { backend: named, params, signal, reasons, onDeviceError = warn } = checkOptions(known, options);
+  checkSettingsOnce();
   const wanted = wantedBackend(named);
   const backend = chooseBackend(known, wanted);
   throwIfAborted(signal);
@@ -120,6 +122,7 @@ export async function runJob(backend: Backend, job: Job): Promise<Uint8Array> {
   const { scheme, batch, codes } = job;
   const { length } = batch.bytes;
   if (batch.count === 0) return codes;
+  const giveBack = lendPlace(batch.bytes);
   try {
     await backend.run(job);
   } catch (error) {
@@ -131,6 +134,8 @@ export async function runJob(backend: Backend, job: Job): Promise<Uint8Array> {
     throw new ZapError("ERR_ZAP_VERIFY", `${backend.name} cannot verify ${scheme}: ${text}`, {
       cause: error,
     });
+  } finally {
+    giveBack?.();
   }
   // The CPU reads the caller's bytes up to the end. A device has its own copy, or memory that it was lent.
   if (backend.name === "cpu") checkHeld(batch, length);
@@ -158,11 +163,13 @@ async function answers(codes: Uint8Array, reasons: boolean): Promise<boolean[] |
 }
 
 async function each<Value>(codes: Uint8Array, answerOf: (code: number) => Value): Promise<Value[]> {
-  const all: Value[] = [];
+  // Made at once: one that grows is moved again and again, each time in one go.
+  const all = new Array<Value>(codes.length);
   const turns = new Turns();
   for (let start = 0; start < codes.length; start += ANSWERS) {
     if (start > 0) await turns.next();
-    for (const code of codes.subarray(start, start + ANSWERS)) all.push(answerOf(code));
+    const end = Math.min(codes.length, start + ANSWERS);
+    for (let at = start; at < end; at++) all[at] = answerOf(codes[at]!);
   }
   return all;
 }

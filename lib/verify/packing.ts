@@ -21,7 +21,7 @@ export interface PackOptions {
  * from 512 bytes on, in any of them, is copied once, and so are 512 bytes or more that consecutive items have as views of the same part of a buffer.
  * An item with a part that is no `Uint8Array`, that was released or that cannot be read becomes an item that is malformed.
  *
- * Throws `ConfigError` where `items` is no array or an option is bad, `LimitError` above 16,777,216 items, for 4 GiB or more, and where there is
+ * Throws `ConfigError` where `items` is no array or an option is bad, `LimitError` above 1,048,576 items, for 4 GiB or more, and where there is
  * not so much memory.
  */
 export function pack(items: readonly Item[], options: PackOptions = {}): PackedBatch {

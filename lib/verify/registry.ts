@@ -34,6 +34,21 @@ export function wantedBackend(option: string | undefined, env: Env = process.env
   throw new ConfigError(`${what} is ${JSON.stringify(String(given).slice(0, 60))}; it takes ${names}`);
 }
 
+/** Throws `ConfigError` that names the first variable of verification with a value that cannot be used, other than the backend. */
+function readSettings(env: Env): void {
+  poolSettings(env);
+  blsKeysSetting(env);
+  gpuSettings(env);
+}
+
+let areRead = false;
+
+/** The same for this process, whether or not it needs the variable; once they are good they are not looked at again. */
+export function checkSettingsOnce(): void {
+  if (!areRead) readSettings(process.env);
+  areRead = true;
+}
+
 /**
  * Throws `ConfigError` that names the first variable of verification with a value that cannot be used, and `NotAvailableError` where
  * `ZAP_VERIFY_BACKEND` forces a backend that serves nothing here.
@@ -42,9 +57,7 @@ export function checkVerifySettings(
   env: Env = process.env,
   reports: readonly BackendReport[] = verifyBackends(),
 ): void {
-  poolSettings(env);
-  blsKeysSetting(env);
-  gpuSettings(env);
+  readSettings(env);
   const wanted = wantedBackend(undefined, env);
   const report = reports.find(({ name }) => name === wanted);
   if (wanted === null || report?.available === true) return;
@@ -77,8 +90,8 @@ export interface BackendReport {
   readonly name: BackendName;
   /** Whether it serves any scheme. */
   readonly available: boolean;
-  /** A device that is left to the CPU for batches of fewer items than this; null where there is no such number, or it was not measured yet. */
-  readonly leastItems: number | null;
+  /** Batches of fewer items are left to the CPU; null where there is no such number, or it was not measured yet. `never`: all of them. */
+  readonly leastItems: number | "never" | null;
   readonly schemes: readonly SchemeReport[];
 }
 
@@ -97,6 +110,12 @@ export function verifyBackends(rows: readonly Backend[] = backends()): BackendRe
       return { scheme, served: served === true, reason: served === true ? "" : served };
     });
     const available = schemes.some(({ served }) => served);
-    return { name: backend.name, available, leastItems: backend.leastItems ?? null, schemes };
+    const { leastItems = null } = backend;
+    return {
+      name: backend.name,
+      available,
+      leastItems: leastItems === Infinity ? "never" : leastItems,
+      schemes,
+    };
   });
 }

@@ -2,6 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { names } from "../../lib/cli/verify.ts";
 import { main } from "../../lib/cli/zap-info.ts";
 import { SCHEMES, type BackendReport } from "../../lib/index.ts";
+import { GpuBackend } from "../../lib/verify/backends/gpu.ts";
+import { checkVerifySettings, verifyBackends as reportsOf } from "../../lib/verify/registry.ts";
 import { cpuAlone, poor, verifiers } from "./zap-info-rows.ts";
 
 async function run(argv: string[], backends: readonly BackendReport[], env: Record<string, string> = {}) {
@@ -70,6 +72,27 @@ describe("batch verification in zap-info", () => {
       expect(verify.error.code).toBe("ERR_ZAP_CONFIG");
       expect(verify.backends).toEqual(verifiers);
     }
+  });
+
+  test("a bad setting of a device keeps nobody from asking what there is", () => {
+    for (const [name, value] of [
+      ["ZAP_VERIFY_GPU_LEAST", "0"],
+      ["ZAP_VERIFY_GPU_BYTES", "4294967296"],
+    ] as const) {
+      const gpu = new GpuBackend(
+        { name: "cpu", serves: () => true, run: () => Promise.resolve() },
+        {
+          env: { [name]: value },
+        },
+      );
+      const [report] = reportsOf([gpu]);
+      expect(report).toMatchObject({ name: "cuda", leastItems: null });
+      expect(() => checkVerifySettings({ [name]: value }, [report!])).toThrow(name);
+    }
+    const reports = reportsOf([
+      { name: "cuda", leastItems: Infinity, serves: () => true, run: () => Promise.resolve() },
+    ]);
+    expect(reports[0]?.leastItems).toBe("never");
   });
 
   test("names schemes shortly", () => {

@@ -18,10 +18,12 @@ export interface Fuzzed {
   readonly sources: readonly string[];
   /** The longest input that libFuzzer makes, in bytes. */
   readonly longest: number;
+  /** More flags for libFuzzer's build. */
+  readonly flags?: readonly string[];
 }
 
 /** Adds the tests; to be called inside a `describe`. `shop` is there by the time that they run. */
-export function testFuzzing({ name, sources, longest }: Fuzzed, shop: () => Workshop): void {
+export function testFuzzing({ name, sources, longest, flags = [] }: Fuzzed, shop: () => Workshop): void {
   const main = join(NATIVE, `${name}_fuzz.c`);
   const corpus = readdirSync(join(NATIVE, `${name}_corpus`))
     .sort()
@@ -43,7 +45,15 @@ export function testFuzzing({ name, sources, longest }: Fuzzed, shop: () => Work
     async () => {
       expect(CLANG).not.toBeNull();
       const program = shop().path(`${name}-libfuzzer`);
-      const words = [CLANG!, ...LIBFUZZER, "-DFUZZ_LIBFUZZER", `-I${ROOT}/shim/include`, main, ...sources];
+      const words = [
+        CLANG!,
+        ...LIBFUZZER,
+        ...flags,
+        "-DFUZZ_LIBFUZZER",
+        `-I${ROOT}/shim/include`,
+        main,
+        ...sources,
+      ];
       const built = await finish([...words, "-o", program]);
       expect(built.output).toBe("");
       // It adds what it finds to the folder that it is given.

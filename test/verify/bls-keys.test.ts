@@ -61,7 +61,17 @@ describe("decoded keys", () => {
     }
     expect(kept).toBeGreaterThanOrEqual(5);
     expect(kept).toBeLessThanOrEqual(10);
-    for (const most of [0, 1]) expect(rememberingKeys(engine, most).key).toBe(engine.key);
+    expect(rememberingKeys(engine, 0).key).toBe(engine.key);
+    for (const most of [1, 2, 3]) {
+      const { engine, asked } = counting();
+      const { key } = rememberingKeys(engine, most);
+      for (let at = 1; at <= 9; at++) key(named(at));
+      for (let at = 9; at > 9 - most; at--) key(named(at));
+      key(named(9 - most));
+      // The last one at least, and no more than there may be.
+      expect(asked()).toBeGreaterThanOrEqual(10);
+      expect(asked()).toBeLessThan(9 + 1 + most);
+    }
   });
 
   test("that are none are looked at each time", () => {

@@ -191,6 +191,13 @@ describe.each(verifiers)("over %s", (_, verifier) => {
     expect(one({ ...item, message: Uint8Array.from([...item.message, 0]) }, params)).toBe("message-length");
     expect(one({ ...item, message: item.message.with(3, 255) }, params)).toBe("message-length");
     expect(one({ ...item, message: new Uint8Array(0) }, params)).toBe("message-length");
+    // The order of reasons: the key's length, the messages, the signature's length.
+    const short = { ...item, signature: item.signature.subarray(1) };
+    expect(one(short, params)).toBe("signature-length");
+    expect(one({ ...short, message: packMessages(messages.slice(1)) }, params)).toBe("message-length");
+    expect(
+      one({ ...short, publicKey: item.publicKey.subarray(1), message: item.message.subarray(1) }, params),
+    ).toBe("public-key-length");
     expect(one({ ...item, signature: signatureAtInfinity }, params)).toBe("signature");
     expect(one({ ...item, publicKey: joined([keyAtInfinity, ...keys.slice(1)]) }, params)).toBe("public-key");
     expect(reasonsOf(verifier, [item, spoiledMessage(item), item], params)).toEqual([

@@ -108,6 +108,33 @@ describe.skipIf(missing)(`the kernel on the host${missing ? " (skipped: no C com
     expect(expectSame({ bytes: new Uint8Array(0), table: new Uint32Array(6), count: 1 })[0]).toBe(3);
   });
 
+  test("refuses a message of 2 GiB, as every backend does", () => {
+    // Nobody reads it: its memory is never there.
+    const bytes = new Uint8Array(new SharedArrayBuffer(2 ** 31 + 96));
+    const table = Uint32Array.of(
+      0,
+      32,
+      96,
+      2 ** 31,
+      32,
+      64,
+      0,
+      32,
+      96,
+      2 ** 31,
+      32,
+      63,
+      0,
+      31,
+      96,
+      2 ** 31,
+      32,
+      64,
+    );
+    const codes = expectSame({ bytes, table, count: 3 });
+    expect([...codes]).toEqual([CODE.messageLength, CODE.messageLength, CODE.publicKeyLength]);
+  });
+
   test.skipIf(!hasVectors)(`gives the official verdicts${whyNot}`, async () => {
     let count = 0;
     for (const group of await wycheproof("ed25519_test")) {

@@ -254,7 +254,10 @@ describe("packing", () => {
   test("messages of an aggregate", () => {
     const packed = packMessages([Uint8Array.of(1, 2), new Uint8Array(0), Uint8Array.of(3)]);
     expect([...packed]).toEqual([2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 3]);
-    expect(() => packMessages(["text" as unknown as Uint8Array])).toThrow(ConfigError);
+    const released = new Uint8Array(5);
+    released.buffer.transfer();
+    for (const odd of [null, 5, undefined, {}, ["text"], [released], [, new Uint8Array(1)]])
+      expect(() => packMessages(odd as unknown as Uint8Array[])).toThrow(ConfigError);
   });
 
   test("a message of 1 MiB that 300 items share is verified", async () => {

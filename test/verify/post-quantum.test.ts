@@ -41,6 +41,15 @@ describe.each([
     }
   });
 
+  test("a message of 2 GiB is refused, by its length alone", () => {
+    const bytes = new Uint8Array(new SharedArrayBuffer(2 ** 31));
+    const table = Uint32Array.of(0, publicKey.length, 0, 2 ** 31, 0, 1);
+    for (const context of CONTEXTS) {
+      const reasons = reasonsOf(mlDsa(scheme), { bytes, table, count: 1 }, { context });
+      expect(reasons).toEqual(["message-length"]);
+    }
+  });
+
   test("the answer that comes later is the same", async () => {
     const verifier = mlDsa(scheme);
     const bad = signed.flatMap((item) => [
@@ -69,7 +78,7 @@ describe.each([
   });
 });
 
-describe.skipIf(!hasVectors)("the official vectors with contexts, by WebCrypto alone", () => {
+describe.skipIf(!hasVectors)("the official vectors with contexts, by WebCrypto alone and by noble", () => {
   test.each(withVectors(["ml-dsa-44", "ml-dsa-65", "ml-dsa-87"] as const))("%s", async (scheme) => {
     const cases = (await wycheproof(`mldsa_${scheme.slice(-2)}_verify_test`)).flatMap(casesOf);
     for (const [hex, some] of Map.groupBy(cases, ({ vector }) => vector.ctx ?? "")) {
@@ -79,6 +88,8 @@ describe.skipIf(!hasVectors)("the official vectors with contexts, by WebCrypto a
       const later = mlDsa(scheme).later?.(pack(some), 0, some.length, { ...DEFAULT_PARAMS, context }, codes);
       await later;
       expect([...codes].map((code) => code === 1)).toEqual(some.map(({ valid }) => valid));
+      const reasons = reasonsOf(mlDsa(scheme), some, { context });
+      expect(reasons.map((reason) => reason === "valid")).toEqual(some.map(({ valid }) => valid));
     }
   });
 });

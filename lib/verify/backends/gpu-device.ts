@@ -76,14 +76,21 @@ export class VerifyDevice {
   async #load(): Promise<void> {
     // The driver may take longer to compile than any call may take.
     const deadline = performance.now() + 10 * this.memory.timeoutMillis;
-    while (!this.memory.verifyLoad("ed25519")) {
+    while (!this.#isLoaded()) {
       if (performance.now() > deadline)
         throw this.#late("compile the kernel", 10 * this.memory.timeoutMillis);
       await Bun.sleep(2);
     }
     await this.#tryOut();
+    this.#isLoaded();
     this.#stage ??= new Stage(this.memory, this.#stageBytes, LAUNCH_ITEMS);
     this.#isReady = true;
+  }
+
+  /** Throws where the device was let go of meanwhile, or somebody has closed its memory: no stage may be touched then. */
+  #isLoaded(): boolean {
+    if (this.#fault !== null) throw this.#fault;
+    return this.memory.verifyLoad("ed25519");
   }
 
   /** A device that does not verify what is valid must verify nothing; and how long it takes decides what it gets. */
@@ -95,9 +102,10 @@ export class VerifyDevice {
     const stage = new Stage(this.memory, bytes.length, most);
     const micros: number[] = [];
     await this.#borrowed(stage, async () => {
-      await stage.fill(bytes, turns());
       stage.rows(table, 0, most);
+      await stage.fill(bytes, turns());
       for (const count of counts) {
+        this.#isLoaded();
         const start = Bun.nanoseconds();
         checkSample(await this.#launch(stage, stage.spans(bytes.length, count)), this.#name);
         micros.push((Bun.nanoseconds() - start) / 1_000);
@@ -162,10 +170,24 @@ export class VerifyDevice {
    * it would hold up everything. Rejects where the driver fails.
    */
   async close(): Promise<void> {
+    await this.#end();
+    if (!this.#isLost) this.memory.close();
+  }
+
+  /** The same where the memory is somebody else's: it stays open, and the stage goes back to it, unless a kernel may still use that. */
+  async leave(): Promise<void> {
+    await this.#end();
+    const stage = this.#stage;
+    this.#stage = null;
+    if (!this.#isLost) stage?.free();
+  }
+
+  /** Whoever comes from now on is refused. Resolves when the batch that is on the device has ended, and so has trying it out. */
+  async #end(): Promise<void> {
     this.#isReady = false;
     this.#fault ??= new ClosedError(`${this.#name} was closed`);
     await this.#turns;
-    if (!this.#isLost) this.memory.close();
+    await this.#ready?.catch(() => {});
   }
 
   async #inPlace(work: Work, { region, offset, length }: Place): Promise<void> {

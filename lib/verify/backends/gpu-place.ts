@@ -29,6 +29,22 @@ export function batchInPlace(buffer: Buffer, table: Uint32Array, count: number):
   return { bytes, table, count };
 }
 
+/**
+ * Lends the buffer behind `bytes`, so that a release of it takes effect only when the returned function is called: whichever backend verifies, and
+ * the CPU in the place of a device, too. Null where there is no such buffer. Throws `ClosedError` where it was released, `OwnerError` where it
+ * cannot be lent.
+ */
+export function lendPlace(bytes: Uint8Array): (() => void) | null {
+  const buffer = places.get(bytes.buffer);
+  if (buffer === undefined) return null;
+  const idle = Promise.withResolvers<void>();
+  buffer.lend(idle.promise);
+  return () => {
+    buffer.returned(null);
+    idle.resolve();
+  };
+}
+
 /** Bytes in a buffer of a device's memory. */
 export interface Place {
   readonly device: DeviceMemory;

@@ -10,10 +10,19 @@ export interface GpuSettings {
    */
   readonly leastItems: number | null;
   /**
-   * `ZAP_VERIFY_GPU_BYTES`: unified memory that batches are copied to for the GPU, 1 MiB to 4 GiB; default 64 MiB. A larger batch goes through
+   * `ZAP_VERIFY_GPU_BYTES`: unified memory that batches are copied to for the GPU, 1 MiB to 4 GiB less one byte; default 64 MiB. A larger batch goes through
    * it in slices; a single item that is larger has memory of its own for as long as it takes.
    */
   readonly stageBytes: number;
+}
+
+/** The bound on items that is set; null where none is, or none that can be used. */
+export function leastItemsIn(env: Env): number | null {
+  try {
+    return gpuSettings(env).leastItems;
+  } catch {
+    return null;
+  }
 }
 
 /** Throws `ConfigError` for a value that cannot be used. */

@@ -68,6 +68,7 @@ export class Stage {
     const place = newPlace();
     const last = Math.min(batch.count, from + this.items);
     let used = 0;
+    let copied = 0;
     let at = from;
     for (; at < last; at++) {
       const row = (at - from) * TABLE_STRIDE;
@@ -86,12 +87,20 @@ export class Stage {
       const sizes = [place.keyLength, place.messageLength, place.signatureLength] as const;
       for (let part = 0; part < 3; part++) {
         const start = offsets[part]!;
-        this.#bytes.set(batch.bytes.subarray(start, start + sizes[part]!), used);
+        const length = sizes[part]!;
+        for (let done = 0; done < length; done += GO_BYTES) {
+          const end = Math.min(length, done + GO_BYTES);
+          this.#bytes.set(batch.bytes.subarray(start + done, start + end), used + done);
+          if (end < length) await turn();
+        }
         this.#table[row + 2 * part] = used;
-        this.#table[row + 2 * part + 1] = sizes[part]!;
-        used += sizes[part]!;
+        this.#table[row + 2 * part + 1] = length;
+        used += length;
       }
-      if ((at - from) % GO_ITEMS === GO_ITEMS - 1) await turn();
+      copied += size;
+      if (copied < GO_BYTES && (at - from) % GO_ITEMS !== GO_ITEMS - 1) continue;
+      copied = 0;
+      await turn();
     }
     return { from, to: at, bytes: used, known };
   }
@@ -117,9 +126,9 @@ export class Stage {
     this.#codes.fill(0xff, 0, count);
   }
 
-  /** The codes of the first `count` items, as the device wrote them; null where one was not written. */
+  /** A copy of the codes of the first `count` items, as the device wrote them; null where one was not written. */
   answer(count: number): Uint8Array | null {
-    const codes = this.#codes.subarray(0, count);
+    const codes = this.#codes.slice(0, count);
     return codes.every((code) => code <= CODE.signatureEncoding) ? codes : null;
   }
 

@@ -5,17 +5,17 @@
  * What lives beside it: `gpu-device.ts` (a device and its launches), `gpu-stage.ts` (what batches are copied to), `gpu-place.ts` (batches that need
  * no copy), `gpu-settings.ts`.
  */
-import { AbortedError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
+import { AbortedError, ClosedError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
 import { locateLibrary, platformHere, type Platform } from "../../ffi/index.ts";
 import { openDeviceMemory, type DeviceMemory } from "../../memory/index.ts";
 import type { Env } from "../../settings/index.ts";
 import type { Backend, Job, Scheme } from "../contract.ts";
-import { ReleasedError } from "../held.ts";
+import { checkHeld, ReleasedError } from "../held.ts";
 import { poolSettings } from "../pool/index.ts";
 import { VerifyDevice } from "./gpu-device.ts";
 import { cpuMicros } from "./gpu-least.ts";
 import { placeOf, type Place } from "./gpu-place.ts";
-import { gpuSettings, type GpuSettings } from "./gpu-settings.ts";
+import { gpuSettings, leastItemsIn, type GpuSettings } from "./gpu-settings.ts";
 
 const LIBCUDA = "libcuda.so.1";
 /** A device that failed is left alone for as long. */
@@ -82,6 +82,7 @@ export class GpuBackend implements Backend {
 
   async run(job: Job): Promise<void> {
     const forced = job.forced === true;
+    const { length } = job.batch.bytes;
     const settings = (this.#settings ??= gpuSettings(this.#env));
     if (job.signal?.aborted === true) throw new AbortedError("batchVerify", job.signal.reason);
     const served = this.serves(job.scheme);
@@ -97,13 +98,17 @@ export class GpuBackend implements Backend {
       if (forced) throw error.failure;
       tell(job, error.failure);
     }
+    // The device may have had a copy of its own; the CPU reads the caller's bytes, which may be gone by now, up to the end.
+    checkHeld(job.batch, length);
     await this.#cpu.run(job);
+    checkHeld(job.batch, length);
   }
 
   /** From how many items on the device gets a batch; null as long as that was neither set nor measured. */
   get leastItems(): number | null {
-    const { leastItems } = (this.#settings ??= gpuSettings(this.#env));
-    return leastItems ?? (this.#device?.isReady === true ? this.#device.leastItems : null);
+    // Whoever only asks is not told of a setting that cannot be used: that is for those who verify.
+    const set = this.#settings?.leastItems ?? leastItemsIn(this.#env);
+    return set ?? (this.#device?.isReady === true ? this.#device.leastItems : null);
   }
 
   #leastFor(place: Place | null, { leastItems }: GpuSettings): number {
@@ -111,11 +116,17 @@ export class GpuBackend implements Backend {
     return leastItems ?? (device?.isReady === true ? device.leastItems : OPENING_ITEMS);
   }
 
-  /** Lets go of the device when the batch that is on it has ended; it is opened again with the next one. */
+  /**
+   * Lets go of the device when the batch that is on it has ended, also of one that is just being opened; it is opened again with the next batch.
+   * Rejects where the driver fails to close it.
+   */
   async close(): Promise<void> {
     const device = this.#device;
+    const opening = this.#opening;
     this.#device = null;
     this.#opening = null;
+    // Who opens it closes it at once, and is told what comes of that.
+    await opening?.catch(() => {});
     await device?.close();
   }
 
@@ -154,6 +165,11 @@ export class GpuBackend implements Backend {
     } catch (error) {
       if (error instanceof AbortedError || error instanceof ReleasedError || error instanceof OwnerError)
         throw error;
+      // Its holder has closed it: no device is to blame, and none is left alone for it.
+      if (error instanceof ClosedError) {
+        if (device !== null) this.#forget(device);
+        throw new DeviceFailure(error);
+      }
       throw new DeviceFailure(this.#failed(error, device));
     }
   }
@@ -174,10 +190,23 @@ export class GpuBackend implements Backend {
 
   #open(): Promise<VerifyDevice> {
     if (this.#device !== null) return Promise.resolve(this.#device);
-    this.#opening ??= this.#reallyOpen().finally(() => {
-      this.#opening = null;
-    });
-    return this.#opening;
+    if (this.#opening !== null) return this.#opening;
+    const isWanted = (): boolean => this.#opening === opening;
+    const opening: Promise<VerifyDevice> = this.#reallyOpen().then(
+      async (device) => {
+        if (!isWanted()) {
+          await device.close();
+          throw new ClosedError("cuda was closed while its device was opened");
+        }
+        this.#opening = null;
+        return (this.#device = device);
+      },
+      (error: unknown) => {
+        if (isWanted()) this.#opening = null;
+        throw error;
+      },
+    );
+    return (this.#opening = opening);
   }
 
   async #reallyOpen(): Promise<VerifyDevice> {
@@ -189,19 +218,25 @@ export class GpuBackend implements Backend {
       memory.close();
       throw new NotAvailableError(`${memory.device.name} does not run the kernels of this library`);
     }
-    return (this.#device = new VerifyDevice(memory, stageBytes, this.#timing()));
+    return new VerifyDevice(memory, stageBytes, this.#timing());
   }
 
   #failed(error: unknown, device: VerifyDevice | null): ZapError {
     const failure = failureOf(error);
     this.#failure = { text: failure.message, at: performance.now() };
-    if (device === null) return failure;
-    this.#others.delete(device.memory);
-    if (this.#device !== device) return failure;
-    this.#device = null;
-    // What it failed with first is what counts.
-    device.close().catch(() => {});
+    if (device !== null) this.#forget(device);
     return failure;
+  }
+
+  #forget(device: VerifyDevice): void {
+    // What it failed with first is what counts.
+    if (this.#others.get(device.memory) === device) {
+      this.#others.delete(device.memory);
+      device.leave().catch(() => {});
+    }
+    if (this.#device !== device) return;
+    this.#device = null;
+    device.close().catch(() => {});
   }
 
   #library(): string | null {
@@ -229,6 +264,7 @@ function failureOf(error: unknown): ZapError {
 
 /** A listener's bug is its own. */
 function tell(job: Job, failure: ZapError): void {
+  if (failure instanceof ClosedError) return;
   try {
     job.onDeviceError?.(failure);
   } catch (error) {

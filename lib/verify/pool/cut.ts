@@ -175,6 +175,8 @@ class Copy {
       for (let done = 0; done < length && !ended(); done += STEP_BYTES) {
         const wait = stretches.enter(STEP_NANOS);
         if (wait !== null) await wait;
+        // Whoever was told that it is over may use the memory again.
+        if (ended()) return;
         checkHeld(this.#batch, by.length);
         const start = Bun.nanoseconds();
         const end = Math.min(length, done + STEP_BYTES);

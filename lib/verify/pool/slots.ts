@@ -61,7 +61,11 @@ export class Slots {
   /** Memory for the bytes of a slice in `slot`: its own, or more where a single item does not fit there. */
   room(slot: Slot, atLeast: number): Uint8Array {
     if (atLeast > this.sliceBytes) {
-      if ((slot.large?.length ?? 0) < atLeast) slot.large = new Uint8Array(sharedMemory(atLeast));
+      if ((slot.large?.length ?? 0) < atLeast) {
+        // Each memory is twice the one before it, at least: what waits for the garbage collector is no more than what is in use. Pages nobody writes to take nothing.
+        slot.large = null;
+        slot.large = new Uint8Array(sharedMemory(Math.min(2 ** Math.ceil(Math.log2(atLeast)), 0xffff_ffff)));
+      }
       return slot.large!.subarray(0, atLeast);
     }
     slot.large = null;

@@ -15,8 +15,8 @@ export function rememberingKeys<Key, Signature>(
   engine: BlsEngine<Key, Signature>,
   most: number,
 ): BlsEngine<Key, Signature> {
-  const half = most >> 1;
-  if (half === 0) return engine;
+  if (most === 0) return engine;
+  const half = Math.max(1, most >> 1);
   // Two generations instead of an order: a key that is asked for moves to the younger, and the older goes as a whole.
   let younger = new Map<string, Key>();
   let older = new Map<string, Key>();
@@ -30,7 +30,7 @@ export function rememberingKeys<Key, Signature>(
       if (young !== undefined) return young;
       const key = older.get(name) ?? engine.key(own);
       if (key === null) return null;
-      if (younger.size >= half) [older, younger] = [younger, new Map()];
+      if (younger.size >= half) [older, younger] = [most === 1 ? new Map() : younger, new Map()];
       younger.set(name, key);
       return key;
     },

@@ -20,6 +20,7 @@ import { nobleBls } from "./bls-noble.ts";
 import { locate, newPlace, plainView, type Lengths } from "./items.ts";
 
 const KEY = 48;
+const SIGNATURE = 96;
 /** How many equations are tried as one. Of more the gain is small, and a bad one costs more to find. */
 const CHUNK = 128;
 /** So many of a chunk's parts may fail before the rest is verified one by one: bad items cost no more than twice what good ones do. */
@@ -29,12 +30,13 @@ const manyKeys = (length: number): boolean => length > 0 && length % KEY === 0;
 const lengthsOf = (publicKey: (length: number) => boolean): Lengths => ({
   publicKey,
   message: null,
-  signature: (length) => length === 96,
+  signature: (length) => length === SIGNATURE,
 });
 const LENGTHS: Readonly<Record<BlsForm, Lengths>> = {
   single: lengthsOf((length) => length === KEY),
   "same-message": lengthsOf(manyKeys),
-  aggregate: lengthsOf(manyKeys),
+  // Messages come before signatures in the order of reasons, and have to be read for it: `read` looks at both.
+  aggregate: { ...lengthsOf(manyKeys), signature: () => true },
 };
 
 /** The verifier, with blst where it loads. */
@@ -96,6 +98,7 @@ function read(
   const count = publicKey.length / KEY;
   const messages = form === "aggregate" ? readMessages(message, count) : null;
   if (form === "aggregate" && messages === null) return CODE.messageLength;
+  if (signatureBytes.length !== SIGNATURE) return CODE.signatureLength;
   const signature = engine.signature(signatureBytes);
   if (signature === null) return CODE.signatureEncoding;
 

@@ -4,12 +4,12 @@
  */
 import { createPublicKey, verify, type KeyObject } from "node:crypto";
 import { CODE, type SchemeVerifier } from "../contract.ts";
-import { verifyEach, type Lengths } from "./items.ts";
+import { MOST_MESSAGE_BYTES, verifyEach, type Lengths } from "./items.ts";
 import { rawKey } from "./raw-key.ts";
 
 const LENGTHS: Lengths = {
   publicKey: (length) => length === 32,
-  message: null,
+  message: (length) => length <= MOST_MESSAGE_BYTES,
   signature: (length) => length === 64,
 };
 

@@ -1,6 +1,9 @@
 /** Going through a range of a packed batch: bounds and lengths first, then the scheme's own work on views of the three parts. */
 import { CODE, TABLE_STRIDE, type PackedBatch } from "../contract.ts";
 
+/** What `node:crypto` takes as one message at most, bytes. One that is longer is `message-length` on every backend. */
+export const MOST_MESSAGE_BYTES = 0x7fff_ffff;
+
 /** The lengths that a scheme allows; null where there is nothing to say. Lengths are in bytes. */
 export interface Lengths {
   readonly publicKey: (length: number) => boolean;

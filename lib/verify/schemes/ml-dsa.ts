@@ -5,7 +5,7 @@
 import { createPublicKey, verify, webcrypto } from "node:crypto";
 import { ml_dsa44, ml_dsa65, ml_dsa87 } from "@noble/post-quantum/ml-dsa.js";
 import { CODE, type MlDsaScheme, type PackedBatch, type SchemeVerifier } from "../contract.ts";
-import { locate, newPlace, plainView, verifyEach, type Lengths } from "./items.ts";
+import { MOST_MESSAGE_BYTES, locate, newPlace, plainView, verifyEach, type Lengths } from "./items.ts";
 import { rawKey } from "./raw-key.ts";
 
 /** Sizes in bytes: FIPS 204, table 2. */
@@ -22,7 +22,7 @@ export function mlDsa(scheme: MlDsaScheme): SchemeVerifier {
   const set = SETS[scheme];
   const lengths: Lengths = {
     publicKey: (length) => length === set.key,
-    message: null,
+    message: (length) => length <= MOST_MESSAGE_BYTES,
     signature: (length) => length === set.signature,
   };
   return {

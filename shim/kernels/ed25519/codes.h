@@ -7,6 +7,7 @@
 #define ZAP_CODE_VALID 1
 #define ZAP_CODE_ITEM 2               /* a part lies outside of the batch's bytes */
 #define ZAP_CODE_KEY_LENGTH 3         /* the key is not of 32 bytes */
+#define ZAP_CODE_MESSAGE_LENGTH 4     /* the message is longer than 2,147,483,647 bytes */
 #define ZAP_CODE_SIGNATURE_LENGTH 5   /* the signature is not of 64 bytes */
 #define ZAP_CODE_SIGNATURE_ENCODING 7 /* the scalar S is L or more */
 

@@ -30,6 +30,8 @@ static uint8_t zap_ed25519_item(const uint8_t *bytes, uint64_t size, const uint3
   if (!lies_within(key, key_length, size) || !lies_within(message, length, size) || !lies_within(signature, signature_length, size))
     return ZAP_CODE_ITEM;
   if (key_length != 32) return ZAP_CODE_KEY_LENGTH;
+  /* No backend takes a longer one: docs/verify.md. */
+  if (length > 0x7fffffffu) return ZAP_CODE_MESSAGE_LENGTH;
   if (signature_length != 64) return ZAP_CODE_SIGNATURE_LENGTH;
   return zap_ed25519_verify(bytes + key, bytes + signature, bytes + message, length);
 }
