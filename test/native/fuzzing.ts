@@ -6,7 +6,7 @@ import { ADDRESS, finish, IN_CI, ROOT, type Workshop } from "./toolchain.ts";
 
 export const SOAK = process.env["ZAP_TEST_SOAK"] === "1";
 
-const SECONDS = SOAK ? 15 : 3;
+const SECONDS = SOAK ? 10 : 3;
 const NATIVE = join(ROOT, "test/native");
 const CLANG = Bun.which("clang");
 const LIBFUZZER = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fsanitize=fuzzer,address,undefined"];
