@@ -55,7 +55,8 @@ export function* packing(
   inTurns = false,
 ): Generator<undefined, PackedBatch> {
   const count = countOf(items);
-  const survey = new Survey(new Uint32Array(memory(count * TABLE_STRIDE * 4, shared === true)));
+  const tableBytes = count * TABLE_STRIDE * 4;
+  const survey = new Survey(new Uint32Array(memory(tableBytes, isWorthSharing(tableBytes, shared))));
   const { table } = survey;
   for (let from = 0; from < count; from += GO_ITEMS) {
     if (from > 0) yield;
@@ -70,8 +71,7 @@ export function* packing(
     return { bytes: place, table, count };
   }
   checkBytes(survey.bytes);
-  const isShared = shared === true || (shared === "auto" && survey.bytes >= SHARED_BYTES);
-  const bytes = new Uint8Array(memory(survey.bytes, isShared));
+  const bytes = new Uint8Array(memory(survey.bytes, isWorthSharing(survey.bytes, shared)));
   yield* survey.copy(bytes);
   return { bytes, table, count };
 }
@@ -85,6 +85,11 @@ function countOf(items: unknown): number {
     throw new ConfigError("the list of items has a length that cannot be read", { cause });
   }
   return checkCount("the length of a list of items", length);
+}
+
+/** Shared memory is there at once; a large `ArrayBuffer` is filled with zeros in one go, which takes milliseconds. */
+function isWorthSharing(size: number, shared: boolean | "auto"): boolean {
+  return shared === true || (shared === "auto" && size >= SHARED_BYTES);
 }
 
 function memory(size: number, shared: boolean): ArrayBufferLike {
