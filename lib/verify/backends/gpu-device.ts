@@ -1,22 +1,20 @@
 /** One CUDA device that verifies: its kernel, its stage, and batches through it, one slice at a time. */
-import { AbortedError, ClosedError, ShimError, TimeoutError, ZapError } from "../../errors/index.ts";
-import type { DeviceMemory, HeaderSpan, VerifySpans } from "../../memory/index.ts";
+import { ClosedError } from "../../errors/index.ts";
+import type { DeviceMemory, HeaderSpan } from "../../memory/index.ts";
 import type { PackedBatch } from "../contract.ts";
 import { checkHeld, ReleasedError } from "../held.ts";
+import { borrowed, late, launch, mayStillRun, nameOf } from "./gpu-launch.ts";
 import { ed25519Lengths } from "./gpu-lengths.ts";
 import { checkSample, leastItems, sample, SAMPLES } from "./gpu-least.ts";
 import type { Place } from "./gpu-place.ts";
-import { Stage, type Turn } from "./gpu-stage.ts";
+import { Stage } from "./gpu-stage.ts";
+import { abortable, isAborted, turns } from "./gpu-waits.ts";
 
 /** Items of one launch: enough for the largest GPUs of today, and soon over. */
 const LAUNCH_ITEMS = 65_536;
 /** A batch whose bytes are this much more than its items is not copied whole. */
 const SPREAD_BYTES = 1_024;
 const SPREAD_LEAST = 1024 * 1024;
-/** Looks at a running kernel this often without sleeping. */
-const SPINS = 16;
-/** The event loop gets its turn after so many milliseconds of copying. */
-const TURN_MILLIS = 4;
 
 /** A batch, where its codes go, and what ends it early. */
 export interface Work {
@@ -78,7 +76,7 @@ export class VerifyDevice {
     const deadline = performance.now() + 10 * this.memory.timeoutMillis;
     while (!this.#isLoaded()) {
       if (performance.now() > deadline)
-        throw this.#late("compile the kernel", 10 * this.memory.timeoutMillis);
+        throw late(this.memory, "compile the kernel", 10 * this.memory.timeoutMillis);
       await Bun.sleep(2);
     }
     await this.#tryOut();
@@ -101,30 +99,17 @@ export class VerifyDevice {
     const { table, count: most } = sample(Math.max(...counts));
     const stage = new Stage(this.memory, bytes.length, most);
     const micros: number[] = [];
-    await this.#borrowed(stage, async () => {
+    await borrowed(stage, async () => {
       stage.rows(table, 0, most);
       await stage.fill(bytes, turns());
       for (const count of counts) {
         this.#isLoaded();
         const start = Bun.nanoseconds();
-        checkSample(await this.#launch(stage, stage.spans(bytes.length, count)), this.#name);
+        checkSample(await launch(this.memory, stage, stage.spans(bytes.length, count)), nameOf(this.memory));
         micros.push((Bun.nanoseconds() - start) / 1_000);
       }
     });
     if (this.#cpuMicros !== null) this.#leastItems = leastItems(micros[1]!, micros[2]!, this.#cpuMicros());
-  }
-
-  /** Runs `use`, and frees the stage unless a kernel may still use it: then its memory stays, and goes with the device. */
-  async #borrowed(stage: Stage, use: () => Promise<void>): Promise<void> {
-    let isFree = true;
-    try {
-      await use();
-    } catch (error) {
-      isFree = !mayStillRun(error);
-      throw error;
-    } finally {
-      if (isFree) stage.free();
-    }
   }
 
   /** Verifies a batch through the stage. Rejects with `AbortedError` soon after the signal fires, else with what the device fails with. */
@@ -185,7 +170,7 @@ export class VerifyDevice {
   /** Whoever comes from now on is refused. Resolves when the batch that is on the device has ended, and so has trying it out. */
   async #end(): Promise<void> {
     this.#isReady = false;
-    this.#fault ??= new ClosedError(`${this.#name} was closed`);
+    this.#fault ??= new ClosedError(`${nameOf(this.memory)} was closed`);
     await this.#turns;
     await this.#ready?.catch(() => {});
   }
@@ -210,7 +195,7 @@ export class VerifyDevice {
       // Bytes in place are lent: their holder may have let go of its view of them.
       checkHeld(batch, elsewhere === undefined ? work.length : batch.bytes.length);
       stage.rows(batch.table, from, to);
-      const seen = await this.#launch(stage, stage.spans(bytes, to - from, elsewhere));
+      const seen = await launch(this.memory, stage, stage.spans(bytes, to - from, elsewhere));
       if (!isAborted(signal)) codes.set(seen, from);
     }
   }
@@ -223,7 +208,7 @@ export class VerifyDevice {
     const slice = await stage.gather(batch, from, ed25519Lengths, turns());
     checkHeld(work.batch, work.length);
     if (slice.to === from) return this.#large(work, from, slice.bytes);
-    const seen = await this.#launch(stage, stage.spans(slice.bytes, slice.to - from));
+    const seen = await launch(this.memory, stage, stage.spans(slice.bytes, slice.to - from));
     if (isAborted(signal)) return slice.to;
     codes.set(seen, from);
     for (const [at, code] of slice.known) codes[from + at] = code;
@@ -234,30 +219,13 @@ export class VerifyDevice {
   async #large(work: Work, at: number, bytes: number): Promise<number> {
     const { batch, codes, signal } = work;
     const stage = new Stage(this.memory, bytes, 1);
-    await this.#borrowed(stage, async () => {
+    await borrowed(stage, async () => {
       await stage.gather(batch, at, ed25519Lengths, turns());
       checkHeld(work.batch, work.length);
-      const seen = await this.#launch(stage, stage.spans(bytes, 1));
+      const seen = await launch(this.memory, stage, stage.spans(bytes, 1));
       if (!isAborted(signal)) codes.set(seen, at);
     });
     return at + 1;
-  }
-
-  /** Fence, launch, fence. Gives the codes where they lie. */
-  async #launch(stage: Stage, spans: VerifySpans): Promise<Uint8Array> {
-    const { memory } = this;
-    stage.forget(spans.count);
-    memory.fenceToDevice();
-    const job = memory.verifyBegin("ed25519", spans);
-    const deadline = performance.now() + memory.timeoutMillis;
-    for (let looks = 0; !memory.verifyPoll(job); looks++) {
-      if (performance.now() > deadline) throw this.#late("verify a batch", memory.timeoutMillis);
-      await (looks < SPINS ? new Promise((resolve) => setImmediate(resolve)) : Bun.sleep(1));
-    }
-    memory.fenceToHost();
-    const codes = stage.answer(spans.count);
-    if (codes === null) throw new ZapError("ERR_ZAP_VERIFY", `${this.#name}: a launch left codes unwritten`);
-    return codes;
   }
 
   /** Runs `step` when its turn has come, alone; the caller gets away when the signal fires, the step goes on to its end. */
@@ -286,54 +254,7 @@ export class VerifyDevice {
   }
 
   get #theStage(): Stage {
-    if (this.#stage === null) throw new ClosedError(`${this.#name} has no stage`);
+    if (this.#stage === null) throw new ClosedError(`${nameOf(this.memory)} has no stage`);
     return this.#stage;
   }
-
-  get #name(): string {
-    return `${this.memory.name} device ${this.memory.device.index} (${this.memory.device.name})`;
-  }
-
-  #late(what: string, millis: number): TimeoutError {
-    return new TimeoutError(`${this.#name} did not ${what} within ${millis} ms (ZAP_DEVICE_MILLIS)`);
-  }
-}
-
-/** Whether a kernel may still run after this error, or a call into the driver: then nobody may touch the memory, and a close would wait. */
-export function mayStillRun(error: unknown): boolean {
-  return error instanceof TimeoutError || (error instanceof ShimError && error.status === "ZAP_E_TIMEOUT");
-}
-
-/** Rejects with `AbortedError` when the signal fires; what comes of `promise` afterwards is nobody's concern. */
-async function abortable(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (signal === undefined) return promise;
-  const aborted = Promise.withResolvers<never>();
-  const abort = () => aborted.reject(new AbortedError("batchVerify", signal.reason));
-  promise.catch(() => {});
-  if (signal.aborted) abort();
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    await Promise.race([promise, aborted.promise]);
-    // It may have ended early because of the signal.
-    if (signal.aborted) throw new AbortedError("batchVerify", signal.reason);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
-}
-
-function isAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true;
-}
-
-function turns(): Turn {
-  let start = performance.now();
-  return () => {
-    if (performance.now() - start < TURN_MILLIS) return null;
-    return new Promise((resolve) =>
-      setImmediate(() => {
-        start = performance.now();
-        resolve();
-      }),
-    );
-  };
 }

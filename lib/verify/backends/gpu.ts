@@ -2,8 +2,8 @@
  * The GPU: Ed25519 by a CUDA kernel, on batches in unified memory. The kernel's source is that of `shim/kernels/ed25519`, which runs on the CPU
  * as well, so its verdicts are those of every other backend.
  *
- * What lives beside it: `gpu-device.ts` (a device and its launches), `gpu-stage.ts` (what batches are copied to), `gpu-place.ts` (batches that need
- * no copy), `gpu-settings.ts`.
+ * What lives beside it: `gpu-device.ts` (a device and its batches), `gpu-launch.ts` (one launch), `gpu-least.ts` (what is too small for it), `gpu-stage.ts` (what
+ * batches are copied to), `gpu-place.ts` (batches that need no copy), `gpu-waits.ts` (signals and turns of the event loop), `gpu-settings.ts`.
  */
 import { AbortedError, ClosedError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
 import { locateLibrary, platformHere, type Platform } from "../../ffi/index.ts";
