@@ -3,78 +3,27 @@ import { ptr } from "bun:ffi";
 import { afterAll, afterEach, describe, expect, mock, setDefaultTimeout, spyOn, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ZapError } from "../../lib/errors/index.ts";
 import { DeviceMemory, openDeviceMemory, SlabPool } from "../../lib/memory/index.ts";
 import { umaRuntime } from "../../lib/transport/probes/uma.ts";
 import { VerifyDevice } from "../../lib/verify/backends/gpu-device.ts";
 import { ed25519Lengths } from "../../lib/verify/backends/gpu-lengths.ts";
 import { batchInPlace } from "../../lib/verify/backends/gpu-place.ts";
 import { Stage } from "../../lib/verify/backends/gpu-stage.ts";
-import { GpuBackend } from "../../lib/verify/backends/gpu.ts";
-import { DEFAULT_PARAMS, type Backend, type Job, type PackedBatch } from "../../lib/verify/contract.ts";
-import { runJob } from "../../lib/verify/dispatch.ts";
-import { ed25519 } from "../../lib/verify/schemes/ed25519.ts";
+import type { Backend, PackedBatch } from "../../lib/verify/contract.ts";
 import { forgetHosts } from "../probe/made-up-host.ts";
 import { DoubleHost, type Behaviour } from "../support/double-host.ts";
 import { noNative } from "../support/native.ts";
 import { failureOf, until, within } from "../support/wait.ts";
 import { differences, nodeCodes, packed, randomItems } from "./ed25519-cases.ts";
+import { expectClean, GatedCpu, makeGpu, type Made } from "./gpu-kit.ts";
 import { resizable } from "./odd-values.ts";
 
 setDefaultTimeout(20_000);
 afterEach(() => mock.restore());
 afterAll(forgetHosts);
 
-/** The CPU, which verifies when it is let. */
-class GatedCpu implements Backend {
-  readonly name = "cpu";
-  jobs = 0;
-  gate: PromiseWithResolvers<void> | null = null;
-
-  serves(): true {
-    return true;
-  }
-
-  /** From now on jobs wait until the returned function is called. */
-  shut(): () => void {
-    const gate = (this.gate = Promise.withResolvers<void>());
-    return gate.resolve;
-  }
-
-  async run({ batch, params, codes }: Job): Promise<void> {
-    this.jobs++;
-    await this.gate?.promise;
-    ed25519.verify(batch, 0, batch.count, params, codes);
-  }
-}
-
-interface Made {
-  readonly gpu: GpuBackend;
-  readonly cpu: GatedCpu;
-  readonly on: DoubleHost;
-  /** What `onDeviceError` was told. */
-  readonly errors: ZapError[];
-  /** Through the layer that every call goes through. */
-  readonly ask: (batch: PackedBatch, job?: Partial<Job>, backend?: Backend) => Promise<Uint8Array>;
-}
-
-function make(behaviour: Behaviour = {}, env: Record<string, string> = {}): Made {
-  const on = new DoubleHost("cuda", behaviour, {}, { ZAP_VERIFY_GPU_LEAST: "64", ...env });
-  const cpu = new GatedCpu();
-  const gpu = new GpuBackend(cpu, { env: on.host.env, root: on.host.root, platform: on.host });
-  const errors: ZapError[] = [];
-  const ask = (batch: PackedBatch, job: Partial<Job> = {}, backend: Backend = gpu) =>
-    runJob(backend, {
-      scheme: "ed25519",
-      batch,
-      params: DEFAULT_PARAMS,
-      codes: new Uint8Array(batch.count).fill(0xee),
-      signal: undefined,
-      onDeviceError: (error) => errors.push(error),
-      ...job,
-    });
-  return { gpu, cpu, on, errors, ask };
-}
+const make = (behaviour?: Behaviour, env?: Record<string, string>): Made<GatedCpu> =>
+  makeGpu(new GatedCpu(), behaviour, env);
 
 /** As many as are worth opening a device for, where nobody has set how many. */
 const random = packed(randomItems(512, 5));
@@ -101,11 +50,6 @@ async function inPlace({ on }: Made) {
 function expectBlameless({ gpu, errors }: Made): void {
   expect(errors).toEqual([]);
   expect(gpu.serves("ed25519")).toBe(true);
-}
-
-function expectClean(on: DoubleHost): void {
-  for (const line of on.reported())
-    expect(line).toEndWith("blocks=0 bytes=0 streams=0 events=0 modules=0 faults=0");
 }
 
 /** Resolves when every device that was to become ready from now on has, or has failed, and who asked for it has seen that. */

@@ -4,14 +4,13 @@ import { ZapError } from "../../lib/errors/index.ts";
 import { openDeviceMemory, SlabPool } from "../../lib/memory/index.ts";
 import { umaRuntime } from "../../lib/transport/probes/uma.ts";
 import { batchInPlace } from "../../lib/verify/backends/gpu-place.ts";
-import { GpuBackend } from "../../lib/verify/backends/gpu.ts";
-import { DEFAULT_PARAMS, type Backend, type Job, type PackedBatch } from "../../lib/verify/contract.ts";
-import { runJob } from "../../lib/verify/dispatch.ts";
+import type { Backend, PackedBatch } from "../../lib/verify/contract.ts";
 import { forgetHosts } from "../probe/made-up-host.ts";
-import { DoubleHost, type Behaviour } from "../support/double-host.ts";
+import type { Behaviour } from "../support/double-host.ts";
 import { noNative } from "../support/native.ts";
 import { failureOf } from "../support/wait.ts";
 import { differences, nodeCodes, packed, randomItems } from "./ed25519-cases.ts";
+import { makeGpu, type Made } from "./gpu-kit.ts";
 import { resizable } from "./odd-values.ts";
 
 setDefaultTimeout(20_000);
@@ -24,31 +23,7 @@ const noCpu: Backend = {
   run: () => Promise.reject(new Error("the CPU was asked")),
 };
 
-interface Made {
-  readonly gpu: GpuBackend;
-  readonly on: DoubleHost;
-  readonly errors: ZapError[];
-  /** Through the layer that every call goes through. */
-  readonly ask: (batch: PackedBatch, job?: Partial<Job>) => Promise<Uint8Array>;
-}
-
-function make(behaviour: Behaviour = {}, env: Record<string, string> = {}): Made {
-  const on = new DoubleHost("cuda", behaviour, {}, { ZAP_VERIFY_GPU_LEAST: "64", ...env });
-  const { root } = on.host;
-  const gpu = new GpuBackend(noCpu, { env: on.host.env, root, platform: on.host });
-  const errors: ZapError[] = [];
-  const ask = (batch: PackedBatch, job: Partial<Job> = {}) =>
-    runJob(gpu, {
-      scheme: "ed25519",
-      batch,
-      params: DEFAULT_PARAMS,
-      codes: new Uint8Array(batch.count).fill(0xee),
-      signal: undefined,
-      onDeviceError: (error) => errors.push(error),
-      ...job,
-    });
-  return { gpu, on, errors, ask };
-}
+const make = (behaviour?: Behaviour, env?: Record<string, string>): Made => makeGpu(noCpu, behaviour, env);
 
 const random = packed(randomItems(300, 5));
 
