@@ -23,8 +23,8 @@ test(`a batch of ${ITEMS} items takes little memory and leaves the event loop it
   const said = JSON.parse(await child.stdout.text()) as Said;
   expect(said.right).toBe(true);
   expect(said.batchBytes).toBeGreaterThan(150 * MIB);
-  // 8 MiB of slices, and what the runtime lets lie about for a while.
-  expect(said.grownBytes).toBeLessThan(120 * MIB);
+  // 8 MiB of slices, and what the runtime lets lie about for a while; a copy of all would be 214.
+  expect(said.grownBytes).toBeLessThan(180 * MIB);
   // 10 ms are promised; collecting garbage is not ours to bound.
   expect(said.longestMillis).toBeLessThan(50);
 }, 120_000);
