@@ -26,6 +26,7 @@ import {
 import { checkHeld, isHeld, ReleasedError } from "./held.ts";
 import { packing } from "./packing.ts";
 import { checkSettingsOnce, chooseBackend, wantedBackend } from "./registry.ts";
+import { turns } from "./turns.ts";
 
 /** What a call takes: a list of items, or a packed batch. */
 export type Batch = readonly Item[] | PackedBatch;
@@ -149,11 +150,11 @@ async function packInTurns(
   start: (batch: PackedBatch) => Promise<Uint8Array>,
 ): Promise<Uint8Array> {
   const steps = packing(items, "auto", true);
-  const turns = new Turns();
+  const turn = turns(TURN_MILLIS);
   for (;;) {
     const { done, value } = steps.next();
     if (done === true) return start(value);
-    await turns.next();
+    await turn();
     throwIfAborted(signal);
   }
 }
@@ -165,9 +166,9 @@ async function answers(codes: Uint8Array, reasons: boolean): Promise<boolean[] |
 async function each<Value>(codes: Uint8Array, answerOf: (code: number) => Value): Promise<Value[]> {
   // Made at once: one that grows is moved again and again, each time in one go.
   const all = new Array<Value>(codes.length);
-  const turns = new Turns();
+  const turn = turns(TURN_MILLIS);
   for (let start = 0; start < codes.length; start += ANSWERS) {
-    if (start > 0) await turns.next();
+    if (start > 0) await turn();
     const end = Math.min(codes.length, start + ANSWERS);
     for (let at = start; at < end; at++) all[at] = answerOf(codes[at]!);
   }
@@ -183,17 +184,6 @@ function verdictOf(code: number): Verdict {
   const verdict = VERDICTS[code];
   if (verdict === undefined) throw new ZapError("ERR_ZAP_VERIFY", `a backend answered with the code ${code}`);
   return verdict;
-}
-
-/** Lets the event loop run when a turn has taken long enough. */
-class Turns {
-  #start = performance.now();
-
-  async next(): Promise<void> {
-    if (performance.now() - this.#start < TURN_MILLIS) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-    this.#start = performance.now();
-  }
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {

@@ -2,7 +2,7 @@
  * Batch signature verification: one call for every scheme, one verdict per item, the same on every backend.
  *
  * What lives here: `dispatch.ts` (the calls), `options.ts` (what they take), `batch.ts`, `packing.ts` and `survey.ts` (batches in one piece of memory),
- * `views.ts` (bytes as callers give them), `held.ts` (memory that is taken away meanwhile), `registry.ts` (the backends and who gets a call), `contract.ts` (the words they share), `schemes/`
+ * `views.ts` (bytes as callers give them), `held.ts` (memory that is taken away meanwhile), `rows.ts` (what lies in a batch), `turns.ts` (of the event loop), `registry.ts` (the backends and who gets a call), `contract.ts` (the words they share), `schemes/`
  * (each scheme on one thread), `pool/` (all cores), `backends/` (the CPU, devices). The rules of each scheme are in `docs/verify.md`.
  * May import: memory, ffi, settings, errors.
  * Start at `batchVerify` in `dispatch.ts`.

@@ -3,18 +3,21 @@ import { ClosedError } from "../../errors/index.ts";
 import type { DeviceMemory, HeaderSpan } from "../../memory/index.ts";
 import type { PackedBatch } from "../contract.ts";
 import { checkHeld, ReleasedError } from "../held.ts";
+import { turns } from "../turns.ts";
 import { borrowed, late, launch, mayStillRun, nameOf } from "./gpu-launch.ts";
 import { ed25519Lengths } from "./gpu-lengths.ts";
 import { checkSample, leastItems, sample, SAMPLES } from "./gpu-least.ts";
 import type { Place } from "./gpu-place.ts";
 import { Stage } from "./gpu-stage.ts";
-import { abortable, isAborted, turns } from "./gpu-waits.ts";
+import { abortable, isAborted } from "./gpu-waits.ts";
 
 /** Items of one launch: enough for the largest GPUs of today, and soon over. */
 const LAUNCH_ITEMS = 65_536;
 /** A batch whose bytes are this much more than its items is not copied whole. */
 const SPREAD_BYTES = 1_024;
 const SPREAD_LEAST = 1024 * 1024;
+/** The event loop gets its turn after so many milliseconds of copying. */
+const TURN_MILLIS = 4;
 
 /** A batch, where its codes go, and what ends it early. */
 export interface Work {
@@ -101,7 +104,7 @@ export class VerifyDevice {
     const micros: number[] = [];
     await borrowed(stage, async () => {
       stage.rows(table, 0, most);
-      await stage.fill(bytes, turns());
+      await stage.fill(bytes, turns(TURN_MILLIS));
       for (const count of counts) {
         this.#isLoaded();
         const start = Bun.nanoseconds();
@@ -183,7 +186,7 @@ export class VerifyDevice {
   /** The batch's bytes once, then its items in as many launches as it takes. */
   async #whole(work: Work): Promise<void> {
     checkHeld(work.batch, work.length);
-    await this.#theStage.fill(work.batch.bytes, turns());
+    await this.#theStage.fill(work.batch.bytes, turns(TURN_MILLIS));
     await this.#launches(work, work.batch.bytes.length);
   }
 
@@ -205,7 +208,7 @@ export class VerifyDevice {
     const { batch, codes, signal } = work;
     checkHeld(work.batch, work.length);
     const stage = this.#theStage;
-    const slice = await stage.gather(batch, from, ed25519Lengths, turns());
+    const slice = await stage.gather(batch, from, ed25519Lengths, turns(TURN_MILLIS));
     checkHeld(work.batch, work.length);
     if (slice.to === from) return this.#large(work, from, slice.bytes);
     const seen = await launch(this.memory, stage, stage.spans(slice.bytes, slice.to - from));
@@ -220,7 +223,7 @@ export class VerifyDevice {
     const { batch, codes, signal } = work;
     const stage = new Stage(this.memory, bytes, 1);
     await borrowed(stage, async () => {
-      await stage.gather(batch, at, ed25519Lengths, turns());
+      await stage.gather(batch, at, ed25519Lengths, turns(TURN_MILLIS));
       checkHeld(work.batch, work.length);
       const seen = await launch(this.memory, stage, stage.spans(bytes, 1));
       if (!isAborted(signal)) codes.set(seen, at);

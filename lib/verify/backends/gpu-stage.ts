@@ -3,13 +3,11 @@ import { toArrayBuffer, type Pointer } from "bun:ffi";
 import type { DeviceMemory, HeaderSpan, Region, VerifySpans } from "../../memory/index.ts";
 import { CODE, TABLE_STRIDE, type PackedBatch } from "../contract.ts";
 import { locate, newPlace, type Lengths } from "../schemes/items.ts";
+import type { Turn } from "../turns.ts";
 
 /** Bytes copied, and items gathered, between two looks at the clock. */
 const GO_BYTES = 1024 * 1024;
 const GO_ITEMS = 256;
-
-/** Lets the event loop have its turn, where it is time. */
-export type Turn = () => Promise<void> | null;
 
 /** What has been copied: items `from` to `to` of a batch. */
 export interface Slice {

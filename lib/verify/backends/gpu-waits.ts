@@ -1,9 +1,5 @@
-/** Waiting, so that a signal ends it and the event loop has its turns. */
+/** Waiting, so that a signal ends it. */
 import { AbortedError } from "../../errors/index.ts";
-import type { Turn } from "./gpu-stage.ts";
-
-/** The event loop gets its turn after so many milliseconds of copying. */
-const TURN_MILLIS = 4;
 
 /** Rejects with `AbortedError` when the signal fires; what comes of `promise` afterwards is nobody's concern. */
 export async function abortable(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
@@ -24,18 +20,4 @@ export async function abortable(promise: Promise<void>, signal: AbortSignal | un
 
 export function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
-}
-
-/** For one piece of work: lets the event loop in where the last turn was long enough ago. */
-export function turns(): Turn {
-  let start = performance.now();
-  return () => {
-    if (performance.now() - start < TURN_MILLIS) return null;
-    return new Promise((resolve) =>
-      setImmediate(() => {
-        start = performance.now();
-        resolve();
-      }),
-    );
-  };
 }

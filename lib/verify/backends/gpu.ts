@@ -3,7 +3,7 @@
  * as well, so its verdicts are those of every other backend.
  *
  * What lives beside it: `gpu-device.ts` (a device and its batches), `gpu-launch.ts` (one launch), `gpu-least.ts` (what is too small for it), `gpu-stage.ts` (what
- * batches are copied to), `gpu-place.ts` (batches that need no copy), `gpu-waits.ts` (signals and turns of the event loop), `gpu-settings.ts`.
+ * batches are copied to), `gpu-place.ts` (batches that need no copy), `gpu-waits.ts` (signals), `gpu-settings.ts`.
  */
 import { AbortedError, ClosedError, NotAvailableError, OwnerError, ZapError } from "../../errors/index.ts";
 import { locateLibrary, platformHere, type Platform } from "../../ffi/index.ts";

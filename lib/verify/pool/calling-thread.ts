@@ -4,7 +4,7 @@ import type { SchemeVerifier } from "../contract.ts";
 import { checkHeld } from "../held.ts";
 import { bytesNanos, type Cost } from "./cost.ts";
 import type { PoolJob } from "./pool.ts";
-import type { Rows } from "./rows.ts";
+import type { Rows } from "../rows.ts";
 import type { Stretches } from "./stretches.ts";
 
 /** What a stretch is meant to take, nanoseconds. */

@@ -8,7 +8,7 @@ import {
   type Params,
   type Scheme,
 } from "../contract.ts";
-import { isOutside, type Rows } from "./rows.ts";
+import { isOutside, type Rows } from "../rows.ts";
 
 export interface Cost {
   /** Processor time of one item with a short message, microseconds. */

@@ -6,7 +6,7 @@ import { CODE, TABLE_STRIDE, type PackedBatch } from "../contract.ts";
 import { checkHeld } from "../held.ts";
 import { itemNanos, type Cost } from "./cost.ts";
 import { rangeStarts } from "./ranges.ts";
-import { isOutside } from "./rows.ts";
+import { isOutside } from "../rows.ts";
 import { SLICE_ITEMS, type Slot, type Slots } from "./slots.ts";
 import type { Stretches } from "./stretches.ts";
 

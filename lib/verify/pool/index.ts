@@ -4,7 +4,7 @@
  * What lives here: `pool.ts` (batches to slices to workers), `cut.ts` and `slots.ts` (slices in shared memory of bounded size), `ranges.ts`, `slice.ts` and
  * `protocol.ts` (how workers share one out), `crew.ts` (workers started, ended, replaced), `serve.ts` and `worker.ts` (the worker's side), `entry.ts` (where its code is),
  * `calling-thread.ts` and `stretches.ts` (work on the event loop that never blocks it for long), `cost.ts` (what an item
- * takes, and what is small), `failures.ts`, `settings.ts`. May import: `../contract.ts`, `../held.ts`, `../schemes`, settings, errors.
+ * takes, and what is small), `failures.ts`, `settings.ts`. May import: `../contract.ts`, `../held.ts`, `../rows.ts`, `../schemes`, settings, errors.
  * Start at `pool.ts`.
  */
 export { CallingThread } from "./calling-thread.ts";

@@ -1,6 +1,6 @@
 /** Cuts a slice into ranges that take about the same time each, however uneven its items are. */
 import { itemNanos, type Cost } from "./cost.ts";
-import type { Rows } from "./rows.ts";
+import type { Rows } from "../rows.ts";
 
 /**
  * The first item of each range, and after them `count`. Estimates say how long a range is: at most `cost.rangeMicros`, and so short that each

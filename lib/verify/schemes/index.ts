@@ -1,7 +1,7 @@
 /**
  * One file per scheme: how it is verified on one thread, with which library, by which rules (`docs/verify.md`).
  *
- * May import: `../contract.ts`, `../batch.ts`, `../views.ts`, settings, errors, and the one library that the scheme is served by, on first use.
+ * May import: `../contract.ts`, `../batch.ts`, `../rows.ts`, `../views.ts`, settings, errors, and the one library that the scheme is served by, on first use.
  * Start at `ed25519.ts`.
  */
 import type { MlDsaScheme, Scheme, SchemeVerifier } from "../contract.ts";

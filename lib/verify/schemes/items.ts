@@ -1,5 +1,6 @@
 /** Going through a range of a packed batch: bounds and lengths first, then the scheme's own work on views of the three parts. */
 import { CODE, TABLE_STRIDE, type PackedBatch } from "../contract.ts";
+import { isOutside } from "../rows.ts";
 
 /** What `node:crypto` takes as one message at most, bytes. One that is longer is `message-length` on every backend. */
 export const MOST_MESSAGE_BYTES = 0x7fff_ffff;
@@ -55,17 +56,13 @@ export function newPlace(): Place {
 export function locate(batch: PackedBatch, at: number, lengths: Lengths, place: Place): number | null {
   const { table } = batch;
   const row = at * TABLE_STRIDE;
-  const size = batch.bytes.length;
-  place.key = table[row] ?? size;
-  place.keyLength = table[row + 1] ?? 1;
-  place.message = table[row + 2] ?? size;
-  place.messageLength = table[row + 3] ?? 1;
-  place.signature = table[row + 4] ?? size;
-  place.signatureLength = table[row + 5] ?? 1;
-  // Numbers of 32 bits: their sums are exact.
-  if (place.key + place.keyLength > size) return CODE.item;
-  if (place.message + place.messageLength > size) return CODE.item;
-  if (place.signature + place.signatureLength > size) return CODE.item;
+  if (isOutside(batch, at)) return CODE.item;
+  place.key = table[row]!;
+  place.keyLength = table[row + 1]!;
+  place.message = table[row + 2]!;
+  place.messageLength = table[row + 3]!;
+  place.signature = table[row + 4]!;
+  place.signatureLength = table[row + 5]!;
   if (!lengths.publicKey(place.keyLength)) return CODE.publicKeyLength;
   if (lengths.message !== null && !lengths.message(place.messageLength)) return CODE.messageLength;
   if (!lengths.signature(place.signatureLength)) return CODE.signatureLength;
